@@ -17,6 +17,6 @@ mod version;
 pub use entry::EntryRef;
 pub use mutant::Mutant;
 pub use place::{Place, RegionId};
-pub use term::{NodeId, Term};
+pub use term::{ReplicaId, Term};
 pub use time::{Nanos, UnixMillis};
 pub use version::Csn;

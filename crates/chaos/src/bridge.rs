@@ -5,9 +5,10 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use longarm::cluster::NodeId;
 use longarm::output::{Exit, Failure};
 
-/// The ports of the bridge, by number of the replica, from 1 on.
+/// The ports of the bridge, by number of the node, from 1 on.
 pub struct Bridge {
     ports: Vec<String>,
 }
@@ -18,9 +19,9 @@ impl Bridge {
         Ok(Bridge { ports: devices.iter().map(|device| port(device)).collect::<Result<_, _>>()? })
     }
 
-    /// Cuts a replica's device off.
-    pub fn cut(&self, replica: u8) -> Result<(), Failure> {
-        set(&self.ports[usize::from(replica) - 1], "down")
+    /// Cuts a node's device off.
+    pub fn cut(&self, node: NodeId) -> Result<(), Failure> {
+        set(&self.ports[node.0 as usize - 1], "down")
     }
 
     /// Mends all ports.

@@ -3,14 +3,15 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use longarm::cluster::NodeId;
 use longarm::output::Failure;
-use longarm_base::NodeId;
 use longarm_base::random::SplitMix64;
 use longarm_server::Timing;
 
 use crate::bridge::Bridge;
 use crate::kind::Kind;
 use crate::relay::{Direction, Network};
+use crate::who::Party;
 
 /// What can be cut between processes.
 pub enum Cables {
@@ -242,8 +243,8 @@ impl Fault {
         match cables {
             Cables::None => unreachable!("there is no network that has such faults"),
             Cables::Relays(network) => self.cut_ways(network),
-            Cables::Bridge(bridge) if self.kind == Kind::CutLeader => bridge.cut(self.leader.0)?,
-            Cables::Bridge(bridge) => bridge.cut(self.follower.0)?,
+            Cables::Bridge(bridge) if self.kind == Kind::CutLeader => bridge.cut(self.leader)?,
+            Cables::Bridge(bridge) => bridge.cut(self.follower)?,
         }
         Ok(())
     }
@@ -251,10 +252,10 @@ impl Fault {
     fn cut_ways(&self, network: &Network) {
         let all = 0..=network.nodes();
         let (leader, follower) = (self.leader.0, self.follower.0);
-        let others = |whom: u8| all.clone().filter(move |other| *other != whom);
-        let to = |whom: u8| others(whom).map(move |other| Direction { from: other, to: whom });
-        let from = |whom: u8| to(whom).map(Direction::back);
-        let both = |one: u8, other: u8| {
+        let others = |whom: Party| all.clone().filter(move |other| *other != whom);
+        let to = |whom: Party| others(whom).map(move |other| Direction { from: other, to: whom });
+        let from = |whom: Party| to(whom).map(Direction::back);
+        let both = |one: Party, other: Party| {
             let way = Direction { from: one, to: other };
             vec![way, way.back()]
         };
@@ -293,7 +294,7 @@ mod tests {
     use crate::kind::{Shape, Ways};
 
     fn drawn(nodes: u8, kind: Kind, seed: u64) -> Fault {
-        let followers: Vec<NodeId> = (2..=nodes).map(NodeId).collect();
+        let followers: Vec<NodeId> = (2..=nodes.into()).map(NodeId).collect();
         let timing = Timing {
             heartbeat: Nanos::from_millis(20),
             suspect: Nanos::from_millis(200),

@@ -1,6 +1,6 @@
 //! The last look at the end of a run, and what it saw at each replica.
 
-use longarm_base::NodeId;
+use longarm::cluster::NodeId;
 use longarm_history::Operation;
 use longarm_history::counters::Count;
 

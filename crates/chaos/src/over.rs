@@ -2,12 +2,11 @@
 
 use std::net::SocketAddr;
 
-use longarm::cluster::Cluster;
+use longarm::cluster::{Cluster, NodeAt};
 use longarm::output::Failure;
 use longarm::processes::{Plan, Replicas};
 use longarm_client::Topology;
 use longarm_fabric::Address;
-use longarm_server::Member;
 
 use crate::bridge::Bridge;
 use crate::fault::Cables;
@@ -29,11 +28,11 @@ pub enum Over {
 impl Over {
     /// Where another node can listen, beside these; `None` if the node has a socket where all nodes have
     /// theirs.
-    pub fn place(&self, nodes: &[Member]) -> Result<Option<Address>, Failure> {
+    pub fn place(&self, nodes: &[NodeAt]) -> Result<Option<Address>, Failure> {
         if *self != Over::Tcp {
             return Ok(None);
         }
-        let port = |member: &Member| match &member.address {
+        let port = |member: &NodeAt| match &member.address {
             Address::Tcp(host) => host.rsplit_once(':')?.1.parse().ok(),
             _ => None,
         };
@@ -91,11 +90,11 @@ fn local(ports: &[u16]) -> Vec<Address> {
 /// Lays a way to each replica through the relays. Returns the groups as all others are to find them.
 fn lay(network: &Network, replicas: &mut Replicas, ports: &[u16]) -> Result<Topology, Failure> {
     let own = replicas.cluster().nodes.clone();
-    let way = |(member, port): (&Member, &u16)| {
+    let way = |(member, port): (&NodeAt, &u16)| {
         let at = network.way(member.node.0, SocketAddr::from(([127, 0, 0, 1], *port)))?;
-        Ok(Member { address: Address::Tcp(at.to_string()), ..member.clone() })
+        Ok(NodeAt { address: Address::Tcp(at.to_string()), ..member.clone() })
     };
-    let seen: Vec<Member> = own.iter().zip(ports).map(way).collect::<Result<_, Failure>>()?;
+    let seen: Vec<NodeAt> = own.iter().zip(ports).map(way).collect::<Result<_, Failure>>()?;
     for (at, member) in own.iter().enumerate() {
         let mut members = seen.clone();
         // The replica itself listens behind its relay.

@@ -163,7 +163,7 @@ impl Drop for Network {
 impl Shared {
     /// The place of a direction's flag in `cut`.
     fn index(&self, direction: Direction) -> usize {
-        usize::from(direction.from) * self.parties + usize::from(direction.to)
+        direction.from as usize * self.parties + direction.to as usize
     }
 
     fn end(&self, which: impl Fn(Direction) -> bool) {

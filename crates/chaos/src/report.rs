@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use longarm::cluster::NodeId;
 use longarm::human;
-use longarm_base::{Nanos, NodeId};
+use longarm_base::Nanos;
 use longarm_history::counters::{self, Count};
 use longarm_history::{Evidence, History, Operation};
 use serde_json::{Value, json};

@@ -17,13 +17,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use longarm::cluster::NodeId;
 use longarm::config::Config;
 use longarm::connect;
 use longarm::output::{Exit, Failure};
 use longarm::processes::{Plan, Replicas};
 use longarm::standing::{self, Standing};
+use longarm_base::Nanos;
 use longarm_base::random::SplitMix64;
-use longarm_base::{Nanos, NodeId};
 use longarm_history::counters::Count;
 use longarm_host::{now, sleep};
 use longarm_server::Timing;
@@ -134,7 +135,7 @@ pub struct Torture {
     /// How long some of the replicas that will end are to be away.
     away: BTreeMap<NodeId, Nanos>,
     /// The number of the next node that is added.
-    next_node: u8,
+    next_node: u32,
     /// The replicas that lost their memory and are not in sync again.
     lost: BTreeSet<NodeId>,
     /// The replicas that the run told to end.
@@ -181,7 +182,8 @@ impl Torture {
             options: connect::options(&config, "longarm-chaos")?,
         };
         let stage = Arc::new(Stage::new(options.groups.into()));
-        let (chance, round, next_node) = (SplitMix64::new(options.seed), now(), options.replicas + 1);
+        let (chance, round) = (SplitMix64::new(options.seed), now());
+        let next_node = u32::from(options.replicas) + 1;
         let mut torture = Torture {
             options,
             bounds,
@@ -272,13 +274,8 @@ impl Torture {
         let (leader, _) = before[group].leader.as_ref().expect("recovered");
         let (leader, in_sync) = (*leader, before[group].in_sync.iter().copied());
         let followers: Vec<NodeId> = in_sync.filter(|node| *node != leader).collect();
-        let may_add = self.may_add();
-        let kinds = self.options.kinds.iter().filter(|kind| may_add || !kind.changes_members());
-        let mut kinds: Vec<Kind> = kinds.copied().collect();
-        if kinds.is_empty() {
-            kinds.push(Kind::Nothing);
-        }
-        let fault = Fault::draw(&kinds, leader, &followers, &self.options.timing, &mut self.chance);
+        let fault =
+            Fault::draw(&self.options.kinds, leader, &followers, &self.options.timing, &mut self.chance);
         let line = format!("{}: leader {leader}, follower {}", fault.kind.what(), fault.follower);
         self.replicas.journal().note("fault", &line);
         let at = now();

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 /// A party that has one end of a connection: a node's number, or 0 for all clients.
-pub type Party = u8;
+pub type Party = u32;
 
 /// The sockets of this machine, and the parties that have them, at one moment.
 pub struct Sockets {

@@ -3,15 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use longarm_base::{Nanos, NodeId};
-use longarm_fabric::Member;
+use longarm_base::{Nanos, ReplicaId};
 use longarm_replica::Timing;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 
 use crate::units::{parse_duration, show_duration};
-use crate::{Cluster, Group, numbers};
+use crate::{Cluster, Group, NodeAt, NodeId, ReplicaOn, numbers};
 
 /// What this program writes. It reads format 1, too: one group, whose keys stand at the top and whose
 /// replicas are all nodes.
@@ -72,7 +71,16 @@ struct Replicated {
     id: Spanned<String>,
     sum_key: Spanned<String>,
     hash_key: Spanned<String>,
-    replicas: Spanned<Vec<i64>>,
+    replicas: Spanned<Vec<Written>>,
+}
+
+/// How a replica is written: as the number of its node, which is its id, too; or `"4@130"`, replica 4 on node
+/// 130.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected the number of a node, or \"R@N\" for replica R on node N")]
+enum Written {
+    Number(i64),
+    Placed(String),
 }
 
 impl Cluster {
@@ -133,7 +141,7 @@ impl Cluster {
                 group.id,
                 group.sum_key,
                 group.hash_key,
-                numbers(group.replicas.iter().copied())
+                numbers(group.replicas.iter().map(written))
             ));
         }
         text
@@ -152,12 +160,13 @@ impl Reader<'_> {
 
     fn first(&self, document: &First) -> Result<Cluster, String> {
         let nodes = self.nodes(&document.node)?;
-        let group = Group {
+        let mut group = Group {
             id: self.word("id", &document.id)?,
             sum_key: self.word("sum_key", &document.sum_key)?,
             hash_key: self.word("hash_key", &document.hash_key)?,
-            replicas: nodes.iter().map(|node| node.node).collect(),
+            replicas: Vec::new(),
         };
+        nodes.iter().for_each(|at| group.place(at.node));
         // Of one group no key is placed.
         Ok(Cluster { place_key: 0, timing: self.timing(&document.timing)?, nodes, groups: vec![group] })
     }
@@ -173,7 +182,7 @@ impl Reader<'_> {
     }
 
     fn group(&self, group: &Replicated) -> Result<Group, String> {
-        let replicas = group.replicas.get_ref().iter().map(|number| node(*number));
+        let replicas = group.replicas.get_ref().iter().map(replica);
         let replicas = replicas.collect::<Result<_, _>>();
         Ok(Group {
             id: self.word("group.id", &group.id)?,
@@ -183,8 +192,8 @@ impl Reader<'_> {
         })
     }
 
-    fn nodes(&self, entries: &[Entry]) -> Result<Vec<Member>, String> {
-        let mut nodes = entries.iter().map(|entry| self.member(entry)).collect::<Result<Vec<_>, _>>()?;
+    fn nodes(&self, entries: &[Entry]) -> Result<Vec<NodeAt>, String> {
+        let mut nodes = entries.iter().map(|entry| self.node(entry)).collect::<Result<Vec<_>, _>>()?;
         nodes.sort_by_key(|node| node.node);
         Ok(nodes)
     }
@@ -231,28 +240,59 @@ impl Reader<'_> {
             .map_err(|_| self.wrong(field, value, "is longer than 584 years"))
     }
 
-    fn member(&self, entry: &Entry) -> Result<Member, String> {
+    fn node(&self, entry: &Entry) -> Result<NodeAt, String> {
         let number = *entry.number.get_ref();
         let node = node(number).map_err(|fault| self.wrong("node.number", &entry.number, &fault))?;
         let address = entry.address.get_ref().parse();
         let address = address.map_err(|fault: String| self.wrong("node.address", &entry.address, &fault))?;
-        Ok(Member { node, address })
+        Ok(NodeAt { node, address })
     }
 }
 
 /// `1=tcp://host:port`.
-pub fn parse_member(text: &str) -> Result<Member, String> {
+pub fn parse_node(text: &str) -> Result<NodeAt, String> {
     let (number, address) =
         text.split_once('=').ok_or("expected a number and an address, such as 1=tcp://host:7411")?;
     let number: i64 = number
         .trim()
         .parse()
-        .map_err(|_| format!("{number:?} is no number of a node; expected 0 to {}", NodeId::MAX))?;
-    Ok(Member { node: node(number)?, address: address.trim().parse()? })
+        .map_err(|_| format!("{number:?} is no number of a node; expected 0 to {}", u32::MAX))?;
+    Ok(NodeAt { node: node(number)?, address: address.trim().parse()? })
 }
 
-/// A node's name from its number.
+/// A node from its number.
 fn node(number: i64) -> Result<NodeId, String> {
-    let node = u8::try_from(number).ok().map(NodeId).filter(|node| *node <= NodeId::MAX);
-    node.ok_or_else(|| format!("{number} names no node; expected 0 to {}", NodeId::MAX))
+    let node = u32::try_from(number).map(NodeId);
+    node.map_err(|_| format!("{number} names no node; expected 0 to {}", u32::MAX))
+}
+
+/// A replica's id from its number.
+fn id(number: i64) -> Result<ReplicaId, String> {
+    let id = u8::try_from(number).ok().map(ReplicaId).filter(|id| *id <= ReplicaId::MAX);
+    id.ok_or_else(|| {
+        format!(
+            "{number} is no replica's id, which is 0 to {}: write \"R@{number}\" for replica R on that node",
+            ReplicaId::MAX
+        )
+    })
+}
+
+/// A replica as it is written.
+fn replica(written: &Written) -> Result<ReplicaOn, String> {
+    match written {
+        Written::Number(number) => Ok(ReplicaOn { node: node(*number)?, replica: id(*number)? }),
+        Written::Placed(text) => {
+            let parts =
+                text.split_once('@').and_then(|(id, node)| Some((id.parse().ok()?, node.parse().ok()?)));
+            let (replica, on) =
+                parts.ok_or_else(|| format!("{text:?} is not of the form \"R@N\": replica R on node N"))?;
+            Ok(ReplicaOn { replica: id(replica)?, node: node(on)? })
+        }
+    }
+}
+
+/// How a replica is written.
+fn written(one: &ReplicaOn) -> String {
+    let ReplicaOn { replica, node } = one;
+    if u32::from(replica.0) == node.0 { node.to_string() } else { format!("\"{replica}@{node}\"") }
 }

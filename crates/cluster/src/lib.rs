@@ -8,13 +8,14 @@
 mod file;
 pub mod units;
 
+use std::fmt::Display;
 use std::path::Path;
 
-use longarm_base::NodeId;
+use longarm_base::ReplicaId;
 use longarm_fabric::{Address, Member};
 use longarm_replica::Timing;
 
-pub use file::parse_member;
+pub use file::parse_node;
 
 /// Why the file of a cluster says nothing.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +39,28 @@ pub const REPLICAS_MAX: usize = 9;
 /// Most groups of a cluster: each client may have a connection to each.
 pub const GROUPS_MAX: usize = 64;
 
+/// The number of a node in its cluster. A group knows nothing of nodes: see [`ReplicaId`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
+pub struct NodeId(pub u32);
+
+/// A node and where it listens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NodeAt {
+    /// Its number.
+    pub node: NodeId,
+    /// Where other nodes, and clients, find it.
+    pub address: Address,
+}
+
+/// A replica of a group, and the node that has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReplicaOn {
+    /// What the group calls it.
+    pub replica: ReplicaId,
+    /// The node.
+    pub node: NodeId,
+}
+
 /// A cluster.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Cluster {
@@ -46,7 +69,7 @@ pub struct Cluster {
     /// Heartbeats, promises, elections.
     pub timing: Timing,
     /// Its nodes, in the order of their numbers.
-    pub nodes: Vec<Member>,
+    pub nodes: Vec<NodeAt>,
     /// Its groups, in the order in which keys are placed in them.
     pub groups: Vec<Group>,
 }
@@ -60,8 +83,41 @@ pub struct Group {
     pub sum_key: u64,
     /// Key of the hash that places keys in its index.
     pub hash_key: u64,
-    /// The nodes that have a replica; the first is to lead first.
-    pub replicas: Vec<NodeId>,
+    /// Its replicas, each on another node; the first is to lead first.
+    pub replicas: Vec<ReplicaOn>,
+}
+
+impl Display for NodeId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl Group {
+    /// The replica that a node has.
+    pub fn on(&self, node: NodeId) -> Option<ReplicaId> {
+        self.replicas.iter().find(|one| one.node == node).map(|one| one.replica)
+    }
+
+    /// The node that has a replica.
+    pub fn node_of(&self, replica: ReplicaId) -> Option<NodeId> {
+        self.replicas.iter().find(|one| one.replica == replica).map(|one| one.node)
+    }
+
+    /// The nodes that have replicas, in their order.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> {
+        self.replicas.iter().map(|one| one.node)
+    }
+
+    /// Places one more replica on a node, which must have none. Its id is the number of the node wherever
+    /// that is possible, so that people read one number and not two; else it is the lowest that is free.
+    pub fn place(&mut self, node: NodeId) {
+        let free = |id: &ReplicaId| self.node_of(*id).is_none();
+        let own = u8::try_from(node.0).ok().map(ReplicaId).filter(|id| *id <= ReplicaId::MAX);
+        let lowest = || (0..=ReplicaId::MAX.0).map(ReplicaId).find(free);
+        let replica = own.filter(free).or_else(lowest).expect("a group has few replicas");
+        self.replicas.push(ReplicaOn { replica, node });
+    }
 }
 
 impl Cluster {
@@ -73,7 +129,7 @@ impl Cluster {
     }
 
     /// The node with this number.
-    pub fn node(&self, number: NodeId) -> Option<&Member> {
+    pub fn node(&self, number: NodeId) -> Option<&NodeAt> {
         self.nodes.iter().find(|node| node.node == number)
     }
 
@@ -82,14 +138,18 @@ impl Cluster {
         numbers(self.nodes.iter().map(|node| node.node))
     }
 
-    /// The nodes that have a replica of a group, as it names them.
+    /// The replicas of a group, and where they listen.
     pub fn members_of(&self, group: &Group) -> Vec<Member> {
-        group.replicas.iter().filter_map(|node| self.node(*node)).cloned().collect()
+        let member = |one: &ReplicaOn| {
+            let address = self.node(one.node)?.address.clone();
+            Some(Member { replica: one.replica, address })
+        };
+        group.replicas.iter().filter_map(member).collect()
     }
 
     /// The groups of which a node has a replica.
     pub fn groups_on(&self, node: NodeId) -> impl Iterator<Item = &Group> {
-        self.groups.iter().filter(move |group| group.replicas.contains(&node))
+        self.groups.iter().filter(move |group| group.on(node).is_some())
     }
 
     /// What is wrong with the whole, though each part is right.
@@ -132,11 +192,15 @@ impl Cluster {
         if !(1..=REPLICAS_MAX).contains(&count) {
             return Err(format!("replicas: a group has 1 to {REPLICAS_MAX} replicas, this one {count}"));
         }
-        for (i, node) in group.replicas.iter().enumerate() {
-            if group.replicas[..i].contains(node) {
+        for (i, &ReplicaOn { replica, node }) in group.replicas.iter().enumerate() {
+            let before = &group.replicas[..i];
+            if before.iter().any(|other| other.node == node) {
                 return Err(format!("replicas: a group has two replicas on node {node}"));
             }
-            if self.node(*node).is_none() {
+            if before.iter().any(|other| other.replica == replica) {
+                return Err(format!("replicas: two replicas of a group have the id {replica}"));
+            }
+            if self.node(node).is_none() {
                 return Err(format!(
                     "replicas: node {node} is not of the cluster: it has {}",
                     self.numbers()
@@ -147,9 +211,9 @@ impl Cluster {
     }
 }
 
-/// Numbers of nodes, for people.
-pub fn numbers(nodes: impl IntoIterator<Item = NodeId>) -> String {
-    nodes.into_iter().map(|node| node.to_string()).collect::<Vec<_>>().join(", ")
+/// Numbers of nodes, or ids of replicas, for people.
+pub fn numbers(all: impl IntoIterator<Item = impl Display>) -> String {
+    all.into_iter().map(|one| one.to_string()).collect::<Vec<_>>().join(", ")
 }
 
 impl std::fmt::Debug for Group {

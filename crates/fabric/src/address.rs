@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use longarm_base::NodeId;
+use longarm_base::ReplicaId;
 
 /// Address of a listener, with its transport.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -19,11 +19,11 @@ pub enum Address {
     Sim(String),
 }
 
-/// A node's name and where it listens.
+/// A replica of a group, and where it listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member {
-    /// Its name.
-    pub node: NodeId,
+    /// Its id.
+    pub replica: ReplicaId,
     /// Where the others, and clients, find it.
     pub address: Address,
 }

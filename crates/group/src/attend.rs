@@ -1,5 +1,5 @@
 //! The thread that attends to one peer: it sends the questions that the replica's own thread has for the
-//! peer. While this node leads, it catches the peer up with the start set and with all that came after.
+//! peer. While this replica leads, it catches the peer up with the start set and with all that came after.
 
 use std::time::Duration;
 
@@ -61,15 +61,15 @@ impl<T: Transport> Peer<T> {
             return said.clear();
         }
         if let Err(PeerError::Refused(promised)) = ended {
-            let (term, node) = (leader_term.term, self.node);
-            self.events.push(Event::Answered(node, Answer::Refused { term, promised }));
+            let (term, replica) = (leader_term.term, self.replica);
+            self.events.push(Event::Answered(replica, Answer::Refused { term, promised }));
         }
         let text = match ended {
             Ok(()) => "it was let go".into(),
             Err(why) => why.to_string(),
         };
         if *said != text {
-            self.log.tell(Notice::NotInSync, &format!("node {} is not in sync: {text}", self.node));
+            self.log.tell(Notice::NotInSync, &format!("replica {} is not in sync: {text}", self.replica));
             *said = text;
         }
     }

@@ -36,18 +36,18 @@ pub(crate) fn keep_caught_up<T: Transport>(
     let worth = || !leader_term.is_over() && !commands.pause.is_stopped();
     let held = sync(peer, leader_term, &worth)?;
     let streams = leader_term.streams.len();
-    let left = leader_term.left.lock().get(&peer.node).cloned();
+    let left = leader_term.left.lock().get(&peer.replica).cloned();
     let machine = CatchUp::new(held, left, streams).ok_or_else(|| {
         PeerError::Broken(
             "it says that it holds the term's start set, which it was never asked to adopt".into(),
         )
     })?;
-    let follower = Arc::new(Follower::new(peer.node, streams, peer.commands.pause.clone()));
+    let follower = Arc::new(Follower::new(peer.replica, streams, peer.commands.pause.clone()));
     let mut links = peer.address.memories(leader_term.term, 2 + streams)?.into_iter();
     let mut link = || links.next().expect("as many as were asked for");
     let mut bulk = Bulk::new(link(), &worth);
     leader_term.hearts.put((link(), follower.clone()));
-    leader_term.releases.lock().join(peer.node);
+    leader_term.releases.lock().join(peer.replica);
     reach(ReplicaStep::Joined);
     let mut attended = Attended {
         leader_term,
@@ -60,13 +60,13 @@ pub(crate) fn keep_caught_up<T: Transport>(
     };
     let ended = attended.run(peer, links);
     let left = follower.leave();
-    leader_term.releases.lock().leave(peer.node);
+    leader_term.releases.lock().leave(peer.replica);
     leader_term.followers.lock().retain(|known| !Arc::ptr_eq(known, &follower));
     if follower.is_synced() {
-        tell(leader_term, || Told::Left { node: peer.node, floors: left.clone() });
+        tell(leader_term, || Told::Left { replica: peer.replica, floors: left.clone() });
         // The follower keeps what it acknowledged, whatever becomes of the connection.
-        leader_term.left.lock().insert(peer.node, left);
-        peer.events.push(Event::Lost(peer.node));
+        leader_term.left.lock().insert(peer.replica, left);
+        peer.events.push(Event::Lost(peer.replica));
     }
     leader_term.wake();
     ended
@@ -145,9 +145,9 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
                 CatchUpStep::TellFloors => self.tell_floors(&floors)?,
                 CatchUpStep::Count => {
                     self.follower.set_floors(&floors);
-                    tell(self.leader_term, || Told::Counts { node: peer.node });
+                    tell(self.leader_term, || Told::Counts { replica: peer.replica });
                     self.follower.set_synced();
-                    peer.events.push(Event::Answered(peer.node, synced.take().expect("it was adopted")));
+                    peer.events.push(Event::Answered(peer.replica, synced.take().expect("it was adopted")));
                     self.leader_term.wake();
                 }
                 CatchUpStep::Keep => return self.keep(peer),
@@ -179,13 +179,13 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
 
     /// The number of reclaimed segments of which the follower was told.
     fn reclaimed(&self) -> u64 {
-        self.leader_term.releases.lock().asked(self.follower.node, |_| false).told
+        self.leader_term.releases.lock().asked(self.follower.replica, |_| false).told
     }
 
     /// Asks the follower to adopt the term with these floors. It may do so and its answer be lost: what it
     /// holds from then on is noted before it is asked.
     fn adopt<T: Transport<Qp = Q>>(&self, peer: &mut Peer<T>, floors: &[u64]) -> Result<Answer, PeerError> {
-        self.leader_term.left.lock().insert(peer.node, floors.to_vec());
+        self.leader_term.left.lock().insert(peer.replica, floors.to_vec());
         let (term, reclaimed) = (self.leader_term.term, self.reclaimed());
         let ask = Ask::Adopt { term, reclaimed, floors: floors.to_vec() };
         let wanted = |answer: &Answer| matches!(answer, Answer::Synced { term: of } if *of == term);
@@ -206,13 +206,13 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
             }
             self.serve_releases()?;
             while let Some(ask) = peer.commands.next_unless(later) {
-                // Questions that this node had before it led have no meaning any more.
+                // Questions that this replica had before it led have no meaning any more.
                 if matches!(ask, Ask::Members { .. }) && ask.term() == term {
                     peer.channel()?.ask(&ask)?;
                 }
             }
             for answer in peer.channel()?.answers()? {
-                peer.events.push(Event::Answered(peer.node, answer));
+                peer.events.push(Event::Answered(peer.replica, answer));
             }
             if self.is_over() || peer.commands.pause.is_stopped() {
                 return Ok(());
@@ -304,11 +304,11 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         if Mutant::UntoldCount.is_on() {
             return Ok(());
         }
-        let (node, until) = (self.follower.node, self.until());
-        tell(self.leader_term, || Told::Tells { node, reclaimed: count });
+        let (replica, until) = (self.follower.replica, self.until());
+        tell(self.leader_term, || Told::Tells { replica, reclaimed: count });
         self.bulk.write(PAGE_REGION, page::RECLAIMED, &count.to_le_bytes(), until)?;
         self.flush()?;
-        tell(self.leader_term, || Told::Told { node, reclaimed: count });
+        tell(self.leader_term, || Told::Told { replica, reclaimed: count });
         Ok(())
     }
 
@@ -323,7 +323,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         let progress = self.follower.progress();
         let has = |written: &[u64]| progress.may_let_go(written);
         let LetGo { segments: asked, written, told } =
-            self.leader_term.releases.lock().asked(self.follower.node, has);
+            self.leader_term.releases.lock().asked(self.follower.replica, has);
         if asked.is_empty() {
             return if self.bulk.is_sound() { Ok(()) } else { self.flush() };
         }
@@ -342,9 +342,9 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
             // Until it is synced, the count in its page is that of its older term. `Ask::Adopt` brings the
             // new one.
             self.tell_reclaimed(told)?;
-            tell(self.leader_term, || Told::LetGo { node: self.follower.node, reclaimed: told });
+            tell(self.leader_term, || Told::LetGo { replica: self.follower.replica, reclaimed: told });
         }
-        self.leader_term.releases.lock().let_go(self.follower.node, &asked);
+        self.leader_term.releases.lock().let_go(self.follower.replica, &asked);
         self.leader_term.core.engine.relief.poke();
         Ok(())
     }

@@ -193,7 +193,7 @@ impl Core {
         let (engine, found) = match standby {
             Some(standby) => standby.engine(SumKey::new(keys.sum), engine_options)?,
             None => {
-                // The memory may hold the index of an earlier term of this node.
+                // The memory may hold the index of an earlier term of this replica.
                 lent.index.memory().discard(0, lent.index.bytes());
                 (engine(&options, &lent, keys.sum, engine_options)?, Recovered::default())
             }

@@ -14,7 +14,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
-use longarm_base::{Mutant, NodeId};
+use longarm_base::{Mutant, ReplicaId};
 use longarm_engine::stream::Progress;
 use longarm_host::{Mutex, Pause};
 use longarm_replica::{FollowerProgress, Releases, StreamProgress};
@@ -30,7 +30,7 @@ const UNKNOWN: u64 = u64::MAX;
 /// A follower that is attached to the term; all of its connections share this.
 #[derive(Debug)]
 pub(crate) struct Follower {
-    pub node: NodeId,
+    pub replica: ReplicaId,
     synced: AtomicBool,
     gone: AtomicBool,
     /// Where the thread that catches the follower up sleeps.
@@ -46,14 +46,14 @@ struct StreamCells {
 }
 
 impl Follower {
-    pub fn new(node: NodeId, streams: usize, news: Arc<Pause>) -> Follower {
+    pub fn new(replica: ReplicaId, streams: usize, news: Arc<Pause>) -> Follower {
         let cells = || StreamCells {
             start: AtomicU64::new(UNKNOWN),
             acked: AtomicU64::new(0),
             floor: AtomicU64::new(0),
         };
         let streams = (0..streams).map(|_| cells()).collect();
-        Follower { node, synced: AtomicBool::new(false), gone: AtomicBool::new(false), news, streams }
+        Follower { replica, synced: AtomicBool::new(false), gone: AtomicBool::new(false), news, streams }
     }
 
     /// How far the follower is at this moment.
@@ -144,7 +144,7 @@ impl Follower {
     pub fn stats(&self, written: &[Arc<Progress>]) -> FollowerStats {
         let progress = self.progress();
         let lag = progress.lag(written.iter().map(|stream| stream.written()));
-        FollowerStats { node: self.node.0, synced: progress.synced, lag }
+        FollowerStats { replica: self.replica.0, synced: progress.synced, lag }
     }
 }
 
@@ -160,8 +160,8 @@ impl Attachment {
         Attachment { follower: follower.clone(), stream }
     }
 
-    pub(crate) fn node(&self) -> NodeId {
-        self.follower.node
+    pub(crate) fn replica(&self) -> ReplicaId {
+        self.follower.replica
     }
 
     /// Notes that the stream sends from this position on.

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longarm_base::{Nanos, NodeId, Term};
+use longarm_base::{Nanos, ReplicaId, Term};
 use longarm_fabric::{Completion, Completions, Op, QueuePair, Ticket};
 use longarm_host::Pause;
 use longarm_host::observe::{Observation as Seen, ReplicaStep, observe, reach};
@@ -66,7 +66,7 @@ pub(crate) fn run<Q: QueuePair>(
     let every = Duration::from_nanos(timing.heartbeat.0);
     loop {
         for (qp, follower) in leader_term.hearts.take() {
-            heart.links.retain(|link| link.follower.node != follower.node);
+            heart.links.retain(|link| link.follower.replica != follower.replica);
             heart.links.push(Link { qp, follower, sent: VecDeque::new() });
         }
         let times = core.timestamps();
@@ -132,13 +132,13 @@ impl<Q: QueuePair> Heart<'_, Q> {
     /// Takes back what followers promised, each after the last heartbeat that it was sent: the leader's lease
     /// is ended. Returns `true` when the transferee has it, or all followers that are left; `false` if the
     /// heart is stopped before that, which has a bound.
-    fn release(&mut self, transferee: NodeId, unix: u64) -> bool {
+    fn release(&mut self, transferee: ReplicaId, unix: u64) -> bool {
         self.links.iter_mut().for_each(|link| link.release(self.leader_term.term, unix));
         loop {
             self.links.retain_mut(|link| link.poll(&mut self.done, &mut self.lease));
             let landed = |link: &Link<Q>| link.sent.is_empty();
-            let awaited = self.links.iter().find(|link| link.follower.node == transferee);
-            // The transferee may be this node itself: then all followers are to have it.
+            let awaited = self.links.iter().find(|link| link.follower.replica == transferee);
+            // The transferee may be this replica itself: then all followers are to have it.
             if awaited.map_or_else(|| self.links.iter().all(landed), landed) {
                 return true;
             }
@@ -191,7 +191,7 @@ impl<Q: QueuePair> Link<Q> {
                         if let Some((_, floors)) = self.sent.pop_front() {
                             self.follower.set_floors(&floors);
                         }
-                        lease.renew(self.follower.node, Nanos(ticket.0));
+                        lease.renew(self.follower.replica, Nanos(ticket.0));
                     }
                     _ => return false,
                 }

@@ -1,7 +1,7 @@
 //! The connections that other replicas made to this one: for questions, and for the memory that a leader
 //! WRITEs.
 //!
-//! (1) Memory is lent only to the node to which the promised term belongs, and only for that term.
+//! (1) Memory is lent only to the replica to which the promised term belongs, and only for that term.
 //! (2) The fence (LoLKV 3.4; M1) closes the door and revokes the queue pairs of all streams of older terms.
 //!     It waits for a queue pair that is being accepted meanwhile, which is then revoked by its own thread.
 //!     Only after that is the newer term open: none of its connections shares a key with a connection of an
@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longarm_base::{Mutant, Nanos, NodeId, Term};
+use longarm_base::{Mutant, Nanos, ReplicaId, Term};
 use longarm_fabric::ring::{Mailbox, RING_MIN};
 use longarm_fabric::{
     Address, Broken, Channel, Completions, Grant, Granted, Incoming, PeerRole, QueuePair, Rights, SetupError,
@@ -44,7 +44,7 @@ const OPERATORS_MAX: usize = 8;
 pub(crate) struct PeerRequests<Q> {
     pub qp: Q,
     pub mailbox: Mailbox,
-    pub node: NodeId,
+    pub replica: ReplicaId,
     /// Names the start of the other end's process.
     pub life: u64,
 }
@@ -87,7 +87,7 @@ struct State<Q> {
     owner: (Term, u64),
     operators: Vec<PeerRequests<Q>>,
     /// The leader, as far as it is known.
-    leader: Option<(NodeId, Option<Address>)>,
+    leader: Option<(ReplicaId, Option<Address>)>,
     /// What [`Inbound::tidy`] finds.
     done: Completions,
 }
@@ -102,14 +102,14 @@ impl<Q> State<Q> {
 }
 
 /// What a replica says of its times.
-fn said(node: NodeId, times: GroupTimes) -> String {
+fn said(replica: ReplicaId, times: GroupTimes) -> String {
     let (promise, keep) = (times.promise.0 / 1_000, times.keep.0 / 1_000_000);
-    format!("node {node} says that leases last {promise} us, and outcomes are kept for {keep} ms")
+    format!("replica {replica} says that leases last {promise} us, and outcomes are kept for {keep} ms")
 }
 
-/// The reason why one of two processes of the same node is not let in.
-pub(crate) fn twins(node: NodeId) -> String {
-    format!("two processes say that they are node {node}: stop one of them")
+/// The reason why one of two processes of the same replica is not let in.
+pub(crate) fn twins(replica: ReplicaId) -> String {
+    format!("two processes say that they are replica {replica}: stop one of them")
 }
 
 /// The memory of a replica that it lends to the leader of a term.
@@ -164,12 +164,12 @@ impl<Q: QueuePair> Inbound<Q> {
     }
 
     /// Sets who leads, for clients that ask here.
-    pub fn set_leader(&self, leader: Option<(NodeId, Option<Address>)>) {
+    pub fn set_leader(&self, leader: Option<(ReplicaId, Option<Address>)>) {
         self.state.lock().leader = leader;
     }
 
     /// The leader, as far as it is known.
-    pub fn leader(&self) -> Option<NodeId> {
+    pub fn leader(&self) -> Option<ReplicaId> {
         self.state.lock().leader.as_ref().map(|leader| leader.0)
     }
 
@@ -196,10 +196,10 @@ impl<Q: QueuePair> Inbound<Q> {
             self.log.say(&format!("{what} at {} refused: it did not show the replicas' secret", peer.name));
             return reject(incoming, &Refusal::new(RefusalCode::Denied, reason));
         }
-        // A node that is no replica any more, or not yet, is let in: its questions are answered.
-        let stranger = hello.group != self.options.id || operates != (hello.node == self.options.node);
+        // A replica that is not of the group any more, or not yet, is let in: its questions are answered.
+        let stranger = hello.group != self.options.id || operates != (hello.replica == self.options.replica);
         if stranger {
-            let reason = format!("node {} of group {:x} does not belong here", hello.node, hello.group);
+            let reason = format!("replica {} of group {:x} does not belong here", hello.replica, hello.group);
             self.log.say(&format!("a replica at {} refused: {reason}", peer.name));
             return reject(incoming, &Refusal::new(RefusalCode::WrongGroup, reason));
         }
@@ -207,19 +207,19 @@ impl<Q: QueuePair> Inbound<Q> {
         if !operates && theirs != ours {
             let reason = format!(
                 "{}; {}: give both the same file of the cluster, and the same options",
-                said(hello.node, theirs),
-                said(self.options.node, ours)
+                said(hello.replica, theirs),
+                said(self.options.replica, ours)
             );
             self.log.say(&format!("a replica at {} refused: {reason}", peer.name));
             return reject(incoming, &Refusal::new(RefusalCode::Invalid, reason));
         }
-        let node = hello.node;
+        let replica = hello.replica;
         let admitted = match hello.purpose {
             Purpose::Talk | Purpose::Operate => self.admit_requests(incoming, hello),
             Purpose::Memory => self.admit_memory(incoming, hello),
         };
         if let Err(error) = admitted {
-            self.log.say(&format!("node {node} did not get in: {error}"));
+            self.log.say(&format!("replica {replica} did not get in: {error}"));
         }
     }
 
@@ -246,7 +246,7 @@ impl<Q: QueuePair> Inbound<Q> {
             return Err(SetupError::Protocol("it lent no ring for answers".into()));
         }
         let mailbox = Mailbox::new(ring.memory().clone(), RING_REGION, bytes, MESSAGE_MAX);
-        let requests = PeerRequests { qp, mailbox, node: hello.node, life: hello.life };
+        let requests = PeerRequests { qp, mailbox, replica: hello.replica, life: hello.life };
         let mut state = self.state.lock();
         if operates {
             state.operators.push(requests)
@@ -261,10 +261,10 @@ impl<Q: QueuePair> Inbound<Q> {
     fn admit_memory<I: Incoming<Qp = Q>>(&self, incoming: I, hello: &PeerHello) -> Result<(), SetupError> {
         let refusal = {
             let mut state = self.state.lock();
-            if state.open != Some(hello.term) || hello.term.node() != hello.node {
+            if state.open != Some(hello.term) || hello.term.leader() != hello.replica {
                 Some(Refusal::new(RefusalCode::Fenced, format!("term {} is not open here", hello.term)))
             } else if !state.is_owner(hello.term, hello.life) {
-                Some(Refusal::new(RefusalCode::Fenced, twins(hello.node)))
+                Some(Refusal::new(RefusalCode::Fenced, twins(hello.replica)))
             } else if state.memory.len() >= MEMORY_MAX {
                 Some(Refusal::new(RefusalCode::Limit, "no room for more connections to the memory"))
             } else {
@@ -307,11 +307,11 @@ impl<Q: QueuePair> Inbound<Q> {
         std::mem::take(&mut state.requests)
     }
 
-    /// Whether the term belongs, on this replica, to this start of the node's process: to the first that
-    /// asks. A node that was copied, disk and all, is two processes with one name, which may both stand for
+    /// Whether the term belongs, on this replica, to this start of its leader's process: to the first that
+    /// asks. A replica that was copied, disk and all, is two processes with one id, which may both stand for
     /// one term. Each replica hears only one of them in that term.
-    pub fn is_owner(&self, term: Term, node: NodeId, life: u64) -> bool {
-        term.node() != node || self.state.lock().is_owner(term, life)
+    pub fn is_owner(&self, term: Term, replica: ReplicaId, life: u64) -> bool {
+        term.leader() != replica || self.state.lock().is_owner(term, life)
     }
 
     /// The operators that have come since the last call.

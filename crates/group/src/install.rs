@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use longarm_base::limits::{LINE, READ_MAX, SEGMENT_BYTES};
-use longarm_base::{EntryRef, Mutant, Nanos, NodeId, Place, Term};
+use longarm_base::{EntryRef, Mutant, Nanos, Place, ReplicaId, Term};
 use longarm_fabric::Transport;
 use longarm_host::now;
 use longarm_host::observe::{ReplicaStep, reach};
@@ -38,8 +38,8 @@ pub(crate) fn complete<T: Transport>(
     arena: &CheckedArena<Mapped>,
     scan: Option<ArenaScan>,
     start: &StartSet,
-    me: NodeId,
-    peer_address: impl Fn(NodeId) -> Option<PeerAddress<T>>,
+    me: ReplicaId,
+    peer_address: impl Fn(ReplicaId) -> Option<PeerAddress<T>>,
     patience: Patience<'_>,
 ) -> Result<Tail, PeerError> {
     forget_younger(arena, start.base);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use longarm_base::{Nanos, NodeId, Term};
+use longarm_base::{Nanos, ReplicaId, Term};
 use longarm_fabric::Channel;
 use longarm_host::{Mutex, Pause};
 use longarm_replica::LeaderState;
@@ -50,7 +50,7 @@ pub(crate) struct InstalledSet {
     pub tail: Tail,
 }
 
-/// A term that this node leads, from its start set to its end.
+/// A term that this replica leads, from its start set to its end.
 pub(crate) struct LeaderTerm<Q> {
     pub term: Term,
     pub start: InstalledSet,
@@ -63,7 +63,7 @@ pub(crate) struct LeaderTerm<Q> {
     /// The connections for heartbeats that the heart has not taken yet.
     pub hearts: Inbox<(Q, Arc<Follower>)>,
     /// What each follower had acknowledged, by stream, when it was last asked to adopt the term, or left.
-    pub left: Mutex<BTreeMap<NodeId, Vec<u64>>>,
+    pub left: Mutex<BTreeMap<ReplicaId, Vec<u64>>>,
     /// The followers that are attached.
     pub followers: Mutex<Vec<Arc<Follower>>>,
     /// When the last heartbeat was begun.

@@ -9,8 +9,8 @@
 //! - [`scan`] is what a replica finds of its streams; [`install`] completes a start set, from which a
 //!   [`leader_term`] begins; [`heart`] keeps the term alive; [`takeover`] says how long each step took.
 //! - [`vote_store`] keeps promises.
-//! - [`replica`] is all of this together, for one group; a node has one in each of its groups. [`standing`]
-//!   is what a replica says of itself.
+//! - [`replica`] is all of this together, for one group; a node of the cluster has one in each of its
+//!   groups. [`standing`] is what a replica says of itself.
 //! - [`operate`] is the operator's side of the orders that a leader takes: who is to lead, and who the
 //!   replicas are.
 //! - [`replicate`] sends the entries of a stream to the followers; each worker of the service has one.

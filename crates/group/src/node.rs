@@ -20,7 +20,7 @@ mod transfer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longarm_base::{Mutant, Nanos, NodeId, Term};
+use longarm_base::{Mutant, Nanos, ReplicaId, Term};
 use longarm_fabric::{Broken, Channel, Completions, Login, QueuePair, Transport};
 use longarm_host::observe::{Observation as Seen, ReplicaStep as Now, observe, reach};
 use longarm_host::{Mutex, Pause, Thread, now};
@@ -73,15 +73,15 @@ pub(crate) struct Node<T: Transport> {
     inbound: Arc<Inbound<T::Qp>>,
     channel: Channel,
     events: Arc<Events>,
-    peers: BTreeMap<NodeId, PeerHandle<T::Qp>>,
+    peers: BTreeMap<ReplicaId, PeerHandle<T::Qp>>,
     /// The threads of former peers, which end by themselves.
-    retired_peers: Vec<(NodeId, Thread)>,
+    retired_peers: Vec<(ReplicaId, Thread)>,
     requests: Vec<PeerRequests<T::Qp>>,
     done: Completions,
     operators: Vec<PeerRequests<T::Qp>>,
     transfer: Option<LeaderTransfer<T::Qp>>,
-    /// The transferee of the term that this node led and gave up, with that term.
-    transferee: Option<(Term, NodeId)>,
+    /// The transferee of the term that this replica led and gave up, with that term.
+    transferee: Option<(Term, ReplicaId)>,
     leading: Option<LeaderHandle<T::Qp>>,
     /// What the replica found in its memory, which no leader has written to since.
     scan: Option<ArenaScan>,
@@ -203,9 +203,9 @@ impl<T: Transport> Node<T> {
     /// Runs until stopped.
     pub fn run(mut self) {
         if let Some(others) = self.machine.awaits() {
-            let others: Vec<_> = others.iter().map(NodeId::to_string).collect();
+            let others: Vec<_> = others.iter().map(ReplicaId::to_string).collect();
             self.log(&format!(
-                "node {}: its disk says of no promise, so it has no part in the group until it has heard \
+                "replica {}: its disk says of no promise, so it has no part in the group until it has heard \
                  from each of the others ({})",
                 self.group().me(),
                 others.join(", ")
@@ -244,8 +244,8 @@ impl<T: Transport> Node<T> {
             Some(0) => String::new(),
             Some(count) => format!("; {count} such changes were not logged"),
         };
-        let (node, term) = (self.group().me(), self.machine.promised());
-        self.log(&format!("node {node}: {before} is {after} (term {term}){more}"));
+        let (replica, term) = (self.group().me(), self.machine.promised());
+        self.log(&format!("replica {replica}: {before} is {after} (term {term}){more}"));
     }
 
     fn tell_of(&self, notice: Notice, line: &str) {
@@ -259,9 +259,9 @@ impl<T: Transport> Node<T> {
     /// Handles everything that has happened since the last call.
     fn hear(&mut self) {
         for requests in self.inbound.new_requests(self.requests.len()) {
-            // Questions on an older connection of the same node have no meaning any more. The end of that
-            // connection must not end a sync that the node has begun anew.
-            self.requests.retain(|older| older.node != requests.node);
+            // Questions on an older connection of the same replica have no meaning any more. The end of that
+            // connection must not end a sync that the replica has begun anew.
+            self.requests.retain(|older| older.replica != requests.replica);
             self.requests.push(requests);
         }
         self.inbound.tidy();
@@ -278,15 +278,15 @@ impl<T: Transport> Node<T> {
         while at < self.requests.len() {
             match self.requests[at].hear(&mut self.done, &self.channel, Ask::decode) {
                 Ok(asks) => {
-                    let (node, life) = (self.requests[at].node, self.requests[at].life);
+                    let (replica, life) = (self.requests[at].replica, self.requests[at].life);
                     for ask in asks {
                         // From then on the term is in use: a process that starts anew takes a younger term.
                         let takes = matches!(ask, Ask::Promise { .. } | Ask::Sync { .. });
-                        if takes && !self.inbound.is_owner(ask.term(), node, life) {
-                            self.log(&format!("{}: one of them is not heard", twins(node)));
+                        if takes && !self.inbound.is_owner(ask.term(), replica, life) {
+                            self.log(&format!("{}: one of them is not heard", twins(replica)));
                             continue;
                         }
-                        self.asked(node, ask);
+                        self.asked(replica, ask);
                     }
                     at += 1;
                 }
@@ -296,7 +296,7 @@ impl<T: Transport> Node<T> {
                         self.log(&format!("a talk ended: {why}"));
                     }
                     if matches!(requests.qp.state(), Err(Broken::PeerLost(_))) {
-                        self.handle(Event::Gone(requests.node));
+                        self.handle(Event::Gone(requests.replica));
                         self.tick();
                     }
                 }
@@ -308,34 +308,36 @@ impl<T: Transport> Node<T> {
         self.handle(Event::Tick(Beat(self.page.memory().load(page::BEAT))));
     }
 
-    fn asked(&mut self, node: NodeId, ask: Ask) {
+    fn asked(&mut self, replica: ReplicaId, ask: Ask) {
         match ask {
-            Ask::Fetch { term, stream, from } if self.owes(term, node) => {
-                self.tell_places(node, stream, from)
+            Ask::Fetch { term, stream, from } if self.owes(term, replica) => {
+                self.tell_places(replica, stream, from)
             }
             ask => {
                 if let Ask::Serves { term, since } = ask {
-                    self.heard_of_leader(node, term, since);
+                    self.heard_of_leader(replica, term, since);
                 }
-                self.handle(Event::Asked(node, ask));
+                self.handle(Event::Asked(replica, ask));
             }
         }
     }
 
     /// Whether this replica owes entries to a candidate: only to the candidate of the promised term.
-    fn owes(&self, term: Term, node: NodeId) -> bool {
-        term == self.machine.promised() && term.node() == node
+    fn owes(&self, term: Term, replica: ReplicaId) -> bool {
+        term == self.machine.promised() && term.leader() == replica
     }
 
-    fn tell_places(&mut self, node: NodeId, stream: u16, from: u64) {
+    fn tell_places(&mut self, replica: ReplicaId, stream: u16, from: u64) {
         let Some(sync) = self.machine.sync() else { return };
         let mut entries = install::places(&self.arena, sync, self.streams(), stream, from);
         entries.truncate(PLACES_MAX);
-        self.answer(node, &Answer::Places { entries });
+        self.answer(replica, &Answer::Places { entries });
     }
 
-    fn answer(&mut self, node: NodeId, answer: &Answer) {
-        let Some(requests) = self.requests.iter_mut().find(|requests| requests.node == node) else { return };
+    fn answer(&mut self, replica: ReplicaId, answer: &Answer) {
+        let Some(requests) = self.requests.iter_mut().find(|requests| requests.replica == replica) else {
+            return;
+        };
         requests.say(&answer.encode());
     }
 
@@ -359,7 +361,7 @@ impl<T: Transport> Node<T> {
                 self.say_role(before, after);
             }
             if blank && self.machine.awaits().is_none() {
-                self.log(&format!("node {}: it knows what it promised", self.group().me()));
+                self.log(&format!("replica {}: it knows what it promised", self.group().me()));
             }
             self.update_peers();
             for action in todo {
@@ -377,7 +379,7 @@ impl<T: Transport> Node<T> {
             Role::Following { .. } => self.likely_leader(),
             _ => None,
         };
-        let leader = leader.map(|node| (node, self.address_of(node)));
+        let leader = leader.map(|replica| (replica, self.address_of(replica)));
         self.inbound.set_leader(leader);
     }
 
@@ -393,8 +395,8 @@ impl<T: Transport> Node<T> {
                 self.takeover.note(Step::Free, now());
                 return Some(Event::Surveyed(self.survey()));
             }
-            Action::Ask(node, ask) => {
-                if let Some(peer) = self.peers.get(&node) {
+            Action::Ask(replica, ask) => {
+                if let Some(peer) = self.peers.get(&replica) {
                     peer.commands.ask(ask);
                 }
             }
@@ -403,7 +405,7 @@ impl<T: Transport> Node<T> {
             Action::Enlist(_) | Action::Dismiss(_) => {}
             Action::Deny(why) => self.deny(why),
             Action::Agreed(members) => self.agreed(members),
-            Action::Answer(node, answer) => self.answer(node, &answer),
+            Action::Answer(replica, answer) => self.answer(replica, &answer),
             Action::Prepare(prepare) => self.prepare(&prepare),
             Action::Adopt { term, reclaimed, floors } => {
                 self.standby.go_on(term);
@@ -412,7 +414,7 @@ impl<T: Transport> Node<T> {
                 observe(|| Seen::Adopted { term });
                 self.tell_of(
                     Notice::InSync,
-                    &format!("node {} is in sync in term {term}", self.group().me()),
+                    &format!("replica {} is in sync in term {term}", self.group().me()),
                 );
             }
             Action::Install(start) => {
@@ -460,7 +462,7 @@ impl<T: Transport> Node<T> {
         }
     }
 
-    /// The number of streams that this node writes when it leads: one a worker, and the maintenance thread's.
+    /// The number of streams that this replica writes when it leads: one a worker, and maintenance has one.
     fn streams(&self) -> usize {
         self.options.workers + 1
     }
@@ -566,7 +568,7 @@ impl<T: Transport> Node<T> {
 /// as good as another.
 fn first_rest(options: &GroupOptions) -> Nanos {
     match options.first {
-        Some(first) if first != options.node => Nanos(FIRST_WAITS * options.timing.election.0),
+        Some(first) if first != options.replica => Nanos(FIRST_WAITS * options.timing.election.0),
         _ => Nanos(0),
     }
 }

@@ -1,8 +1,8 @@
-//! The options by which a node is a replica of a group.
+//! The options by which a node has a replica of a group.
 
 use std::sync::Arc;
 
-use longarm_base::NodeId;
+use longarm_base::ReplicaId;
 use longarm_engine::CreateEngineError;
 use longarm_fabric::{Address, Member, RegionFailure, SetupError};
 use longarm_replica::{Group, Timing};
@@ -10,20 +10,20 @@ use longarm_replica::{Group, Timing};
 use crate::vote_store::VoteStore;
 
 /// A group, as one of its replicas is told of it. All replicas of the group are told the same, except for
-/// `node`.
+/// `replica`.
 #[derive(Clone)]
 pub struct GroupOptions {
     /// The number of the group. Replicas of two groups never mix.
     pub id: u64,
     /// This replica.
-    pub node: NodeId,
+    pub replica: ReplicaId,
     /// All replicas that the group begins with. The members that a replica was told of since go over these.
     pub members: Vec<Member>,
     /// Whether this replica is to be added, and is not one of the members yet.
     pub joins: bool,
     /// The replica that is to lead first: in a new group the others wait a while for it to stand. This is a
     /// wish, on which nothing rests.
-    pub first: Option<NodeId>,
+    pub first: Option<ReplicaId>,
     /// The times of heartbeats, promises and elections.
     pub timing: Timing,
     /// The key of the checksums of the group's entries. Only clients and replicas may know it.
@@ -35,20 +35,20 @@ pub struct GroupOptions {
 }
 
 impl GroupOptions {
-    /// The node that this replica is, if the options make sense.
-    pub fn check(&self) -> Result<NodeId, StartError> {
+    /// This replica's id, if the options make sense.
+    pub fn check(&self) -> Result<ReplicaId, StartError> {
         let wrong = |text: String| StartError::Option { what: "group", text };
         self.timing.check().map_err(|text| wrong(text.into()))?;
         if self.joins {
-            return Ok(self.node);
+            return Ok(self.replica);
         }
-        let nodes: Vec<_> = self.members.iter().map(|member| member.node).collect();
-        Group::new(self.node, &nodes).map(|group| group.me()).map_err(|error| wrong(error.to_string()))
+        let replicas: Vec<_> = self.members.iter().map(|member| member.replica).collect();
+        Group::new(self.replica, &replicas).map(|group| group.me()).map_err(|error| wrong(error.to_string()))
     }
 
     /// The address of a replica that the group began with.
-    pub(crate) fn address_of(&self, node: NodeId) -> Option<&Address> {
-        self.members.iter().find(|member| member.node == node).map(|member| &member.address)
+    pub(crate) fn address_of(&self, replica: ReplicaId) -> Option<&Address> {
+        self.members.iter().find(|member| member.replica == replica).map(|member| &member.address)
     }
 }
 
@@ -56,7 +56,7 @@ impl std::fmt::Debug for GroupOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("GroupOptions")
             .field("id", &self.id)
-            .field("node", &self.node)
+            .field("replica", &self.replica)
             .field("members", &self.members)
             .finish_non_exhaustive()
     }

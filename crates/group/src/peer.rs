@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use longarm_base::{Nanos, NodeId};
+use longarm_base::{Nanos, ReplicaId};
 use longarm_fabric::Transport;
 use longarm_replica::Event;
 
@@ -18,7 +18,7 @@ pub(crate) const PATIENCE: Nanos = Nanos::from_millis(5_000);
 /// A peer, as the thread that speaks with it has it.
 pub(crate) struct Peer<T: Transport> {
     pub address: PeerAddress<T>,
-    pub node: NodeId,
+    pub replica: ReplicaId,
     pub commands: Arc<PeerCommands<T::Qp>>,
     pub events: Arc<Events>,
     /// The bound on an answer.
@@ -52,7 +52,7 @@ impl<T: Transport> Peer<T> {
         let Some(channel) = &mut self.channel else { return Ok(()) };
         for answer in channel.answers()? {
             self.open = self.open.saturating_sub(1);
-            self.events.push(Event::Answered(self.node, answer));
+            self.events.push(Event::Answered(self.replica, answer));
         }
         Ok(())
     }

@@ -1,11 +1,11 @@
-//! This node's side of its connections to another replica: how they are made, how questions and answers pass
+//! This replica's side of its connections to another one: how they are made, how questions and answers pass
 //! over them, and how much is written and read over them at once.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_base::limits::READ_MAX;
-use longarm_base::{Mutant, Nanos, NodeId, Place, Term};
+use longarm_base::{Mutant, Nanos, Place, ReplicaId, Term};
 use longarm_fabric::ring::Mailbox;
 use longarm_fabric::{
     Address, Completion, Completions, ConnectRequest, Grant, Granted, Login, Op, PostError, QueuePair,
@@ -26,7 +26,7 @@ const POLL: usize = 64;
 pub(crate) struct PeerAddress<T> {
     pub transport: Arc<T>,
     pub group: u64,
-    pub me: NodeId,
+    pub me: ReplicaId,
     pub address: Address,
     pub login: Login,
     /// Of a replica, its times, and what names this start of its process; zeros of an operator.
@@ -45,7 +45,7 @@ impl<T: Transport> PeerAddress<T> {
     ) -> Result<T::Qp, SetupError> {
         let ring_bytes = if grants.is_empty() { 0 } else { RING_BYTES };
         let (times, life) = self.own;
-        let hello = PeerHello { group: self.group, node: self.me, term, purpose, ring_bytes, times, life };
+        let hello = PeerHello { group: self.group, replica: self.me, term, purpose, ring_bytes, times, life };
         let hello = hello.encode();
         let request = ConnectRequest {
             hello: &hello,

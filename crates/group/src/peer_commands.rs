@@ -52,7 +52,7 @@ impl<Q> PeerCommands<Q> {
         self.asks.lock().pop_front_if(|ask| !waits(ask))
     }
 
-    /// The term that this node leads, unless it is over.
+    /// The term that this replica leads, unless it is over.
     pub fn leader_term(&self) -> Option<Arc<LeaderTerm<Q>>> {
         self.leader_term.lock().clone().filter(|leader_term| !leader_term.is_over())
     }
@@ -60,13 +60,13 @@ impl<Q> PeerCommands<Q> {
 
 #[cfg(test)]
 mod tests {
-    use longarm_base::{Nanos, NodeId, Term};
+    use longarm_base::{Nanos, ReplicaId, Term};
 
     use super::*;
 
     #[test]
     fn a_question_that_is_to_wait_stays_and_so_does_what_is_behind_it() {
-        let (commands, term) = (PeerCommands::<()>::default(), Term::new(2, NodeId(1)));
+        let (commands, term) = (PeerCommands::<()>::default(), Term::new(2, ReplicaId(1)));
         let (serves, stand) = (Ask::Serves { term, since: Nanos(0) }, Ask::Stand { term });
         let waits = |ask: &Ask| *ask == stand;
         [&serves, &stand, &serves].into_iter().for_each(|ask| commands.ask(ask.clone()));

@@ -1,4 +1,4 @@
-//! One replica of a group, from its start to its end. A node has a replica in each of its groups. The
+//! One replica of a group, from its start to its end. A node has a replica of each of its groups. The
 //! replicas of a node share its listeners and its process, and nothing else: each has memory, threads,
 //! promises and a term of its own.
 

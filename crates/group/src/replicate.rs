@@ -126,7 +126,7 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
     /// Lets a follower go. It counts again once it has been synced anew.
     fn lose(&mut self, at: usize) {
         let gone = self.followers.swap_remove(at);
-        self.gate.set_synced(gone.attachment.node(), Mutant::CountGone.is_on());
+        self.gate.set_synced(gone.attachment.replica(), Mutant::CountGone.is_on());
         gone.attachment.let_go();
     }
 
@@ -135,7 +135,7 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
         let any = !new.is_empty();
         for (qp, attachment) in new {
             // The follower may have gone and come back between two turns.
-            let is_it = |follower: &Outgoing<Q>| follower.attachment.node() == attachment.node();
+            let is_it = |follower: &Outgoing<Q>| follower.attachment.replica() == attachment.replica();
             if let Some(at) = self.followers.iter().position(is_it) {
                 self.lose(at);
             }
@@ -296,12 +296,12 @@ impl<Q: QueuePair> Outgoing<Q> {
         if !self.attachment.is_kept() {
             return false;
         }
-        let node = self.attachment.node();
+        let replica = self.attachment.replica();
         if !self.synced && self.attachment.is_synced() {
             self.synced = true;
-            gate.set_synced(node, true);
+            gate.set_synced(replica, true);
         }
-        gate.ack(node, self.attachment.acked());
+        gate.ack(replica, self.attachment.acked());
         true
     }
 }

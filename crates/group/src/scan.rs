@@ -117,7 +117,7 @@ pub(crate) fn least(floors: &[u64], cuts: &[u64]) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
-    use longarm_base::NodeId;
+    use longarm_base::ReplicaId;
     use longarm_index::hash::SlotKind;
     use longarm_store::segment::layout::segment_of;
     use longarm_wire::{Request, RequestKind};
@@ -127,7 +127,7 @@ mod tests {
 
     /// An arena with entries of two streams.
     fn two_streams() -> (Term, CheckedArena<Mapped>) {
-        let (limit, term) = (64 << 20, Term::new(1, NodeId(0)));
+        let (limit, term) = (64 << 20, Term::new(1, ReplicaId(0)));
         let arena = CheckedArena { memory: arena(limit), sums: sums() };
         let engine = engine_of(term, 0, SlotKind::Inline64, limit, &arena.memory);
         for stream in [0, 0, 1] {
@@ -143,7 +143,7 @@ mod tests {
     /// that were in it. It had been counted for entries behind those.
     #[test]
     fn what_a_leader_freed_is_no_gap_to_a_replica_that_was_catching_up() {
-        let (limit, term) = (64 << 20, Term::new(1, NodeId(0)));
+        let (limit, term) = (64 << 20, Term::new(1, ReplicaId(0)));
         let arena = CheckedArena { memory: arena(limit), sums: sums() };
         let engine = engine_of(term, 0, SlotKind::Inline64, limit, &arena.memory);
         for len in [10, 9_000, 10, 10] {

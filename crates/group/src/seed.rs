@@ -10,7 +10,7 @@ use crate::options::GroupOptions;
 
 /// What a replica of a group is made of.
 pub struct Seed {
-    /// The options of its core. If the node has several replicas, its log names the group in each line.
+    /// The options of its core. If the node has several replicas, the log names the group in each line.
     pub options: CoreOptions,
     /// The group, as this replica is told of it.
     pub group: GroupOptions,

@@ -52,12 +52,12 @@ impl Standing {
         let leads = self.leads.as_ref();
         GroupStats {
             id: format!("{:016x}", self.id),
-            node: self.group.me().0,
+            replica: self.group.me().0,
             role: self.role.to_string(),
             term: self.promised.to_string(),
             sync: self.sync.map(|term| term.to_string()),
             replicas: self.group.members().count(),
-            members: self.group.members().iter().map(|node| node.0).collect(),
+            members: self.group.members().iter().map(|replica| replica.0).collect(),
             lease_us: leads.map(|leads| leads.lease.0 / 1000),
             takeover: leads.map(|leads| leads.takeover),
             followers: leads.map_or_else(Vec::new, |leads| leads.followers.clone()),

@@ -9,17 +9,17 @@ use serde::Serialize;
 pub struct GroupStats {
     /// The number of the group, in hexadecimal.
     pub id: String,
-    /// The node of the replica.
-    pub node: u8,
+    /// The replica's id.
+    pub replica: u8,
     /// Its role: leader, follower, and so on.
     pub role: String,
-    /// The term that it has promised, as `counter.node`.
+    /// The term that it has promised, as `counter.replica`.
     pub term: String,
     /// The term whose start set it holds; none if its memory does not count.
     pub sync: Option<String>,
     /// The number of replicas of the group.
     pub replicas: usize,
-    /// The nodes of those replicas.
+    /// Their ids.
     pub members: Vec<u8>,
     /// On the leader: how much longer its lease lasts, in microseconds.
     pub lease_us: Option<u64>,
@@ -60,8 +60,8 @@ impl TakeoverStats {
 /// A follower as its leader sees it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FollowerStats {
-    /// The node of the follower.
-    pub node: u8,
+    /// The follower's id.
+    pub replica: u8,
     /// Whether the follower is in sync.
     pub synced: bool,
     /// The number of entries that the follower has not acknowledged.

@@ -1,27 +1,27 @@
-//! How a node came to lead: how long each step took, from the last sign of its predecessor to its service.
+//! How a replica came to lead: how long each step took, from the last sign of its predecessor to its service.
 
 use longarm_base::Nanos;
 
 use crate::stats::TakeoverStats;
 
-/// The ends of the steps to a node's lead, in their order.
+/// The ends of the steps to a replica's lead, in their order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     /// The predecessor was last heard.
     Heard,
-    /// The node suspected the predecessor.
+    /// The replica suspected the predecessor.
     Suspected,
     /// A majority suspected the predecessor, too.
     Wanted,
-    /// The node promised the new term: it is on disk, and no WRITE of an older term lands any more.
+    /// The replica promised the new term: it is on disk, and no WRITE of an older term lands any more.
     Promised,
-    /// The node's promise to the predecessor ran out.
+    /// The replica's promise to the predecessor ran out.
     Free,
     /// A majority had reported.
     Gathered,
-    /// The node had the start set, and a server over it.
+    /// The replica had the start set, and a server over it.
     Installed,
-    /// A majority was synced, and the node led.
+    /// A majority was synced, and the replica led.
     Synced,
 }
 

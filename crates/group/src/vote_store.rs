@@ -256,7 +256,7 @@ impl VoteStore for FileVoteStore {
 mod tests {
     use std::cell::{Cell, RefCell};
 
-    use longarm_base::NodeId;
+    use longarm_base::ReplicaId;
     use longarm_wire::MemberAt;
 
     use super::*;
@@ -324,8 +324,8 @@ mod tests {
     }
 
     fn told() -> Members {
-        let member = MemberAt { node: NodeId(3), address: "tcp://h\u{f6}st:1 2".into() };
-        Members { term: Term::new(2, NodeId(1)), changed: true, list: vec![member] }
+        let member = MemberAt { replica: ReplicaId(3), address: "tcp://h\u{f6}st:1 2".into() };
+        Members { term: Term::new(2, ReplicaId(1)), changed: true, list: vec![member] }
     }
 
     #[test]
@@ -335,7 +335,8 @@ mod tests {
         assert_eq!(vote_store.load().expect("empty"), None);
         let told = told();
         for (counter, members) in [(1, &told), (7, &Members::default()), (u32::MAX, &told)] {
-            let promise = Promise { term: Term::new(counter, NodeId(3)), boot: 12, members: members.clone() };
+            let promise =
+                Promise { term: Term::new(counter, ReplicaId(3)), boot: 12, members: members.clone() };
             vote_store.store(&promise).expect("stored");
             assert_eq!(vote_store.load().expect("there"), Some(promise));
         }
@@ -347,7 +348,7 @@ mod tests {
     }
 
     fn promise(boot: u64) -> Promise {
-        Promise { term: Term::new(2, NodeId(3)), boot, members: told() }
+        Promise { term: Term::new(2, ReplicaId(3)), boot, members: told() }
     }
 
     /// A line as it is in a file of a version without numbers.

@@ -1,6 +1,6 @@
 //! The steps of replicas and clients, in the words of the specification (docs/protocol.md, "Invariants").
 
-use longarm_base::{Csn, Nanos, NodeId, RegionId, Term};
+use longarm_base::{Csn, Nanos, RegionId, ReplicaId, Term};
 
 /// A step. An event without a term concerns the term that the machine leads, or is about to lead.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,21 +53,21 @@ pub enum Observation {
         /// Whether the candidate holds a mixture of the terms before the base, which becomes the start set.
         mixed: bool,
         /// The replicas of the group, in this term.
-        members: Vec<NodeId>,
+        members: Vec<ReplicaId>,
     },
     /// The set of replicas that a leader wants the group to have, or that the group has, is on disk (M14).
     Kept {
         /// The leader's term.
         term: Term,
         /// The replicas of the set.
-        members: Vec<NodeId>,
+        members: Vec<ReplicaId>,
     },
     /// Majorities have told a leader that the group's replicas change from its next term on (M14).
     Agreed {
         /// The leader's term.
         term: Term,
         /// The next replicas.
-        members: Vec<NodeId>,
+        members: Vec<ReplicaId>,
     },
     /// An entry of the start set was found, and counts.
     Restored {
@@ -109,7 +109,7 @@ pub enum Observation {
         /// The end, on the same clock.
         end: Nanos,
         /// The followers whose promises the lease rests on.
-        by: Vec<NodeId>,
+        by: Vec<ReplicaId>,
     },
     /// A client takes its READs of this server to be current until `end` (M7).
     Trusted {
@@ -152,17 +152,17 @@ pub enum Observation {
         /// All positions below are committed.
         below: u64,
         /// The followers whose acknowledgements make the majority.
-        by: Vec<NodeId>,
+        by: Vec<ReplicaId>,
     },
     /// What a follower acknowledges counts from now on: it is synced.
     Counts {
         /// The follower.
-        node: NodeId,
+        replica: ReplicaId,
     },
     /// A follower that counted was let go, and nothing counts any more that it acknowledges.
     Left {
         /// The follower.
-        node: NodeId,
+        replica: ReplicaId,
         /// By stream, what is noted of it: it surely has all positions below.
         floors: Vec<u64>,
     },
@@ -171,21 +171,21 @@ pub enum Observation {
     /// free yet.
     Tells {
         /// The follower.
-        node: NodeId,
+        replica: ReplicaId,
         /// The number of free segments.
         reclaimed: u64,
     },
     /// A follower was told how many segments are free.
     Told {
         /// The follower.
-        node: NodeId,
+        replica: ReplicaId,
         /// The number of free segments.
         reclaimed: u64,
     },
     /// A follower that counts released segments, so many in all, and the leader is about to rely on that.
     LetGo {
         /// The follower.
-        node: NodeId,
+        replica: ReplicaId,
         /// The number of segments that it released.
         reclaimed: u64,
     },

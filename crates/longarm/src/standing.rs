@@ -1,14 +1,13 @@
 //! Finds how the groups of a cluster stand. It asks every replica of every group, all at once, and the
 //! leaders about the others.
 
-use longarm_base::NodeId;
 use longarm_client::{Client, Error, Options, refusal};
 use longarm_fabric::{Address, Any};
 use longarm_server::Member;
 use longarm_wire::RefusalCode;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, Group};
+use crate::cluster::{Cluster, Group, NodeId};
 use crate::config::Config;
 use crate::connect;
 use crate::output::Failure;
@@ -101,11 +100,11 @@ fn stats(transport: &Any, address: &Address, options: Options, group: u64) -> Re
     Ok(told.map_or_else(|| Said::Nothing("it says nothing of its group".into()), Said::Leads))
 }
 
-/// Reads a term in the order of terms: its counter, then its node.
+/// Reads a term in the order of terms: its counter, then its leader.
 fn term_of(stats: &Value) -> (u64, u64) {
     let text = stats["term"].as_str().unwrap_or("");
-    let (counter, node) = text.split_once('.').unwrap_or((text, ""));
-    (counter.parse().unwrap_or(0), node.parse().unwrap_or(0))
+    let (counter, leader) = text.split_once('.').unwrap_or((text, ""));
+    (counter.parse().unwrap_or(0), leader.parse().unwrap_or(0))
 }
 
 impl Looked<'_> {
@@ -113,7 +112,7 @@ impl Looked<'_> {
     /// later term leads.
     pub fn leader(&self) -> Option<(NodeId, &Value)> {
         let leads = self.members.iter().zip(&self.said).filter_map(|(member, said)| match said {
-            Said::Leads(stats) => Some((member.node, stats)),
+            Said::Leads(stats) => Some((self.group.node_of(member.replica)?, stats)),
             _ => None,
         });
         leads.max_by_key(|(_, stats)| term_of(stats))
@@ -124,7 +123,7 @@ impl Looked<'_> {
         let rows = self.rows();
         let synced = rows.iter().filter(|row| row["in_sync"] == true);
         Standing {
-            in_sync: synced.filter_map(|row| row["node"].as_u64()).map(|node| NodeId(node as u8)).collect(),
+            in_sync: synced.filter_map(|row| row["node"].as_u64()).map(|node| NodeId(node as u32)).collect(),
             leader: self.leader().map(|(node, stats)| (node, stats.clone())),
         }
     }
@@ -134,7 +133,8 @@ impl Looked<'_> {
         let followers = self.leader().and_then(|(_, stats)| stats["followers"].as_array());
         let members = self.leader().and_then(|(_, stats)| stats["members"].as_array());
         let row = |(member, said): (&Member, &Said)| {
-            let mut row = json!({ "node": member.node.0, "address": member.address.to_string() });
+            let (replica, node) = (member.replica.0, self.group.node_of(member.replica).map(|node| node.0));
+            let mut row = json!({ "node": node, "replica": replica, "address": member.address.to_string() });
             match said {
                 Said::Leads(stats) => {
                     row["role"] = "leader".into();
@@ -152,13 +152,13 @@ impl Looked<'_> {
                     row["why"] = why.clone().into();
                 }
             }
-            if members.is_some_and(|members| members.iter().all(|one| *one != member.node.0)) {
+            if members.is_some_and(|members| members.iter().all(|one| *one != replica)) {
                 // The file names the node, but the group does not have it.
                 row["role"] = "not added".into();
             }
             if let Some(followers) = followers {
                 // A replica that the leader does not know is not attached, so it is not in sync.
-                let known = followers.iter().find(|one| one["node"] == member.node.0);
+                let known = followers.iter().find(|one| one["replica"] == replica);
                 row["in_sync"] = known.is_some_and(|one| one["synced"] == true).into();
                 row["lag"] = known.map_or(Value::Null, |one| one["lag"].clone());
             }
@@ -173,15 +173,16 @@ impl Looked<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::parse_member;
 
     #[test]
     fn the_later_of_two_leaders_leads() {
         let leads = |term: &str| Said::Leads(json!({ "term": term, "followers": [] }));
-        let group = Group { id: 7, sum_key: 1, hash_key: 2, replicas: [2, 1, 3].map(NodeId).to_vec() };
+        let mut group = Group { id: 7, sum_key: 1, hash_key: 2, replicas: Vec::new() };
+        [2, 1, 3].into_iter().for_each(|node| group.place(NodeId(node)));
+        let address: Address = "tcp://a:1".parse().expect("an address");
         let looked = |said: [Said; 3]| {
-            let members = ["2=tcp://b:2", "1=tcp://a:1", "3=tcp://c:3"];
-            let members = members.map(|text| parse_member(text).expect(text)).to_vec();
+            let replicas = group.replicas.iter().map(|one| one.replica);
+            let members = replicas.map(|replica| Member { replica, address: address.clone() }).collect();
             Looked { group: &group, members, said: said.to_vec() }
         };
         let two = looked([leads("9.1"), leads("10.2"), Said::Follows(None)]);

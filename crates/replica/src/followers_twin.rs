@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use longarm_base::limits::SEGMENT_BYTES;
-use longarm_base::{Mutant, NodeId};
+use longarm_base::{Mutant, ReplicaId};
 use longarm_wire::SyncState;
 use proptest::prelude::*;
 
@@ -98,13 +98,13 @@ struct World {
     attended: [Option<Attended>; 2],
 }
 
-fn node(follower: usize) -> NodeId {
-    NodeId(follower as u8 + 2)
+fn replica(follower: usize) -> ReplicaId {
+    ReplicaId(follower as u8 + 2)
 }
 
 impl World {
     fn new() -> World {
-        let group = Group::new(NodeId(1), &[1, 2, 3].map(NodeId)).expect("a group");
+        let group = Group::new(ReplicaId(1), &[1, 2, 3].map(ReplicaId)).expect("a group");
         World {
             lines: Default::default(),
             cells: Default::default(),
@@ -181,8 +181,8 @@ impl World {
             }
             let (synced, acked) = (attended.progress.synced, attended.progress.streams[stream].acked);
             if !attended.gone || Mutant::CountLeaving.is_on() {
-                self.gates[stream].set_synced(node(follower), synced);
-                self.gates[stream].ack(node(follower), acked);
+                self.gates[stream].set_synced(replica(follower), synced);
+                self.gates[stream].ack(replica(follower), acked);
                 self.counted[follower][stream] = if synced { acked } else { self.counted[follower][stream] };
             }
         }
@@ -223,7 +223,7 @@ impl World {
         }
         let held = if self.holds[follower] { SyncState::Term } else { SyncState::Nothing };
         let machine = CatchUp::new(held, self.left.get(&follower).cloned(), STREAMS);
-        self.releases.join(node(follower));
+        self.releases.join(replica(follower));
         self.attended[follower] = Some(Attended {
             machine: machine.expect("it was asked to adopt the term"),
             progress: FollowerProgress { synced: false, streams: vec![StreamProgress::default(); STREAMS] },
@@ -242,7 +242,7 @@ impl World {
     fn let_go(&mut self, follower: usize) {
         let Some(attended) = self.attended[follower].as_mut().filter(|it| !it.gone) else { return };
         attended.gone = true;
-        self.releases.leave(node(follower));
+        self.releases.leave(replica(follower));
         if attended.progress.synced {
             self.left.insert(follower, attended.progress.next_floors());
         }
@@ -252,7 +252,7 @@ impl World {
     fn lose(&mut self, follower: usize, memory: bool) {
         self.let_go(follower);
         if self.attended[follower].take().is_some() {
-            self.gates.iter_mut().for_each(|gate| gate.set_synced(node(follower), false));
+            self.gates.iter_mut().for_each(|gate| gate.set_synced(replica(follower), false));
         }
         // No more than one of three loses its memory.
         if memory && follower == 0 {
@@ -313,7 +313,7 @@ impl World {
             }
             let names: Vec<u32> = segments.iter().map(|(segment, _)| *segment).collect();
             attended.machine.let_go(segments, &written);
-            self.releases.let_go(node(follower), &names);
+            self.releases.let_go(replica(follower), &names);
         }
         let progress = &attended.progress;
         match attended.machine.step() {
@@ -387,7 +387,7 @@ impl World {
         if !attended.machine.may_release() {
             return;
         }
-        let let_go = self.releases.asked(node(follower), |written| attended.progress.may_let_go(written));
+        let let_go = self.releases.asked(replica(follower), |written| attended.progress.may_let_go(written));
         if let_go.segments.is_empty() {
             return;
         }

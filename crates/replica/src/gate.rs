@@ -4,7 +4,7 @@
 //! with everything before it. What a follower acknowledged before it was synced counts from then on: the
 //! follower was synced with all of the stream that came before.
 
-use longarm_base::{Mutant, NodeId};
+use longarm_base::{Mutant, ReplicaId};
 
 use crate::Group;
 
@@ -18,7 +18,7 @@ pub struct Gate {
 
 #[derive(Clone, Copy, Debug)]
 struct Follower {
-    node: NodeId,
+    replica: ReplicaId,
     acked: u64,
     synced: bool,
 }
@@ -26,32 +26,35 @@ struct Follower {
 impl Gate {
     /// The gate of a term in which no follower is synced yet.
     pub fn new(group: Group) -> Gate {
-        let follower = |node| Follower { node, acked: 0, synced: false };
+        let follower = |replica| Follower { replica, acked: 0, synced: false };
         Gate { group, followers: group.others().map(follower).collect(), committed: 0 }
     }
 
     /// Notes that the follower has all positions below `end`.
-    pub fn ack(&mut self, node: NodeId, end: u64) {
-        if let Some(follower) = self.followers.iter_mut().find(|follower| follower.node == node) {
+    pub fn ack(&mut self, replica: ReplicaId, end: u64) {
+        if let Some(follower) = self.followers.iter_mut().find(|follower| follower.replica == replica) {
             follower.acked = follower.acked.max(end);
         }
     }
 
     /// Sets whether the follower counts. A follower that no longer counts may come back, with what it had.
-    pub fn set_synced(&mut self, node: NodeId, synced: bool) {
-        if let Some(follower) = self.followers.iter_mut().find(|follower| follower.node == node) {
+    pub fn set_synced(&mut self, replica: ReplicaId, synced: bool) {
+        if let Some(follower) = self.followers.iter_mut().find(|follower| follower.replica == replica) {
             follower.synced = synced;
         }
     }
 
     /// The number of positions that the follower has, as far as is known here.
-    pub fn acked(&self, node: NodeId) -> u64 {
-        self.followers.iter().find(|follower| follower.node == node).map_or(0, |follower| follower.acked)
+    pub fn acked(&self, replica: ReplicaId) -> u64 {
+        self.followers
+            .iter()
+            .find(|follower| follower.replica == replica)
+            .map_or(0, |follower| follower.acked)
     }
 
     /// The followers that count as having all positions below `end`.
-    pub fn counted(&self, end: u64) -> impl Iterator<Item = NodeId> {
-        self.counts().filter(move |follower| follower.acked >= end).map(|follower| follower.node)
+    pub fn counted(&self, end: u64) -> impl Iterator<Item = ReplicaId> {
+        self.counts().filter(move |follower| follower.acked >= end).map(|follower| follower.replica)
     }
 
     fn counts(&self) -> impl Iterator<Item = &Follower> {
@@ -73,20 +76,20 @@ mod tests {
 
     #[test]
     fn only_synced_followers_count() {
-        let group = Group::new(NodeId(1), &[1, 2, 3].map(NodeId)).expect("a group");
+        let group = Group::new(ReplicaId(1), &[1, 2, 3].map(ReplicaId)).expect("a group");
         let mut gate = Gate::new(group);
-        gate.ack(NodeId(2), 5);
+        gate.ack(ReplicaId(2), 5);
         assert_eq!(gate.committed(7), 0);
-        gate.set_synced(NodeId(2), true);
+        gate.set_synced(ReplicaId(2), true);
         assert_eq!(gate.committed(7), 5);
-        gate.ack(NodeId(3), 6);
-        gate.set_synced(NodeId(2), false);
+        gate.ack(ReplicaId(3), 6);
+        gate.set_synced(ReplicaId(2), false);
         assert_eq!(gate.committed(7), 5, "never back");
-        gate.set_synced(NodeId(3), true);
+        gate.set_synced(ReplicaId(3), true);
         assert_eq!(gate.committed(7), 6);
-        gate.ack(NodeId(3), 2);
-        assert_eq!(gate.acked(NodeId(3)), 6);
-        let alone = Group::new(NodeId(1), &[NodeId(1)]).expect("a group");
+        gate.ack(ReplicaId(3), 2);
+        assert_eq!(gate.acked(ReplicaId(3)), 6);
+        let alone = Group::new(ReplicaId(1), &[ReplicaId(1)]).expect("a group");
         assert_eq!(Gate::new(alone).committed(7), 7);
     }
 }

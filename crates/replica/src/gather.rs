@@ -6,7 +6,7 @@
 //! reports the longest prefix of each stream has all that was committed in that term, since a majority of
 //! synced replicas acknowledged it, and one of them reports.
 
-use longarm_base::{Mutant, NodeId, Term};
+use longarm_base::{Mutant, ReplicaId, Term};
 use longarm_wire::{Extent, ReplicaReport};
 
 /// The position at which a stream is cut, and a replica that has it up to there.
@@ -15,7 +15,7 @@ pub struct StreamCut {
     /// Positions below are in the start set; the others are void (L16).
     pub len: u64,
     /// A replica that has the positions below.
-    pub holder: NodeId,
+    pub holder: ReplicaId,
 }
 
 /// The entries that a term starts from.
@@ -53,17 +53,17 @@ impl StartSet {
 /// without the newer one (for example a delete that no replica stores any more).
 pub(crate) fn start_set(
     term: Term,
-    me: NodeId,
+    me: ReplicaId,
     own: &ReplicaReport,
-    others: &[(NodeId, ReplicaReport)],
-) -> Result<StartSet, NodeId> {
+    others: &[(ReplicaId, ReplicaReport)],
+) -> Result<StartSet, ReplicaId> {
     let any = Mutant::GatherAny.is_on();
     let rank = |report: &ReplicaReport| (report.sync, report.reclaimed);
-    if let Some((node, best)) = others.iter().max_by_key(|(_, report)| rank(report))
+    if let Some((replica, best)) = others.iter().max_by_key(|(_, report)| rank(report))
         && rank(best) > rank(own)
         && !any
     {
-        return Err(*node);
+        return Err(*replica);
     }
     // No other report is higher.
     let base = own.sync;
@@ -74,8 +74,8 @@ pub(crate) fn start_set(
         (0..streams).map(|stream| own.streams.get(stream).copied().unwrap_or_default()).collect();
     let cut = |stream: usize| {
         let mine = StreamCut { len: own[stream].len, holder: me };
-        of_base().fold(mine, |best, &(node, ref report)| match report.streams.get(stream) {
-            Some(extent) if extent.len > best.len => StreamCut { len: extent.len, holder: node },
+        of_base().fold(mine, |best, &(replica, ref report)| match report.streams.get(stream) {
+            Some(extent) if extent.len > best.len => StreamCut { len: extent.len, holder: replica },
             _ => best,
         })
     };
@@ -88,33 +88,37 @@ mod tests {
 
     fn report(sync: u32, lens: &[u64]) -> ReplicaReport {
         let streams = lens.iter().map(|&len| Extent { floor: 0, len }).collect();
-        ReplicaReport { sync: Term::new(sync, NodeId(0)), reclaimed: 0, unix: 0, streams }
+        ReplicaReport { sync: Term::new(sync, ReplicaId(0)), reclaimed: 0, unix: 0, streams }
     }
 
     #[test]
     fn the_longest_prefix_among_the_highest_sync_term_wins() {
-        let term = Term::new(9, NodeId(1));
+        let term = Term::new(9, ReplicaId(1));
         let own = report(3, &[4, 0]);
-        let others = [(NodeId(2), report(3, &[2, 7, 1])), (NodeId(3), report(2, &[90, 90, 90]))];
-        let set = start_set(term, NodeId(1), &own, &others).expect("it is of the base");
+        let others = [(ReplicaId(2), report(3, &[2, 7, 1])), (ReplicaId(3), report(2, &[90, 90, 90]))];
+        let set = start_set(term, ReplicaId(1), &own, &others).expect("it is of the base");
         let cuts: Vec<_> = set.cuts.iter().map(|cut| (cut.len, cut.holder.0)).collect();
         assert_eq!(cuts, [(4, 1), (7, 2), (1, 2)]);
-        assert_eq!(set.base, Term::new(3, NodeId(0)));
+        assert_eq!(set.base, Term::new(3, ReplicaId(0)));
         assert_eq!(set.own.len(), 3);
         let [mut early, mut late] = [report(3, &[]), report(2, &[])];
         (early.unix, late.unix) = (70, 90);
-        let others = [(NodeId(2), early.clone()), (NodeId(3), late)];
-        let set = start_set(term, NodeId(1), &own, &others).expect("it is of the base");
+        let others = [(ReplicaId(2), early.clone()), (ReplicaId(3), late)];
+        let set = start_set(term, ReplicaId(1), &own, &others).expect("it is of the base");
         assert_eq!(set.unix, 90, "of whatever term: all calendars are one after the other");
-        let set = start_set(term, NodeId(1), &early, &[]).expect("it is of the base");
+        let set = start_set(term, ReplicaId(1), &early, &[]).expect("it is of the base");
         assert_eq!(set.unix, 70, "its own counts");
         let mut other = report(3, &[2]);
         other.reclaimed = 1;
-        let [one, two] = [(NodeId(2), other), (NodeId(3), report(3, &[4]))];
-        assert_eq!(start_set(term, NodeId(1), &own, &[one.clone(), two.clone()]), Err(NodeId(2)));
-        assert_eq!(start_set(term, NodeId(1), &own, &[two, one]), Err(NodeId(2)));
+        let [one, two] = [(ReplicaId(2), other), (ReplicaId(3), report(3, &[4]))];
+        assert_eq!(start_set(term, ReplicaId(1), &own, &[one.clone(), two.clone()]), Err(ReplicaId(2)));
+        assert_eq!(start_set(term, ReplicaId(1), &own, &[two, one]), Err(ReplicaId(2)));
         let mut behind = report(2, &[4]);
         behind.reclaimed = 9;
-        assert_eq!(start_set(term, NodeId(1), &behind, &others), Err(NodeId(2)), "of another sync term");
+        assert_eq!(
+            start_set(term, ReplicaId(1), &behind, &others),
+            Err(ReplicaId(2)),
+            "of another sync term"
+        );
     }
 }

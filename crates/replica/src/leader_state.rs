@@ -1,7 +1,7 @@
 //! Where a leader is in its term, from its start set to its end, by handing over or otherwise: one value for
 //! all of its threads. It says what they may do; they do it.
 
-use longarm_base::{Nanos, NodeId};
+use longarm_base::{Nanos, ReplicaId};
 
 /// Turns of a worker, after which it has answered what was applied before.
 const TURNS: u64 = 2;
@@ -38,7 +38,7 @@ pub enum LeaderState {
         /// Since when clients were served.
         since: Nanos,
         /// The replica that is waited for.
-        to: NodeId,
+        to: ReplicaId,
     },
     /// The term is over.
     Over,
@@ -110,7 +110,7 @@ impl LeaderState {
     }
 
     /// The leader's own lease is to end, and promises are taken back; `to` is waited for.
-    pub fn release(&mut self, to: NodeId) {
+    pub fn release(&mut self, to: ReplicaId) {
         if let Some(since) = self.served() {
             *self = LeaderState::Releasing { since, to };
         }
@@ -150,7 +150,7 @@ mod tests {
     /// Every deed in every state. A deed that is of no use in a state changes nothing there.
     #[test]
     fn the_table_of_a_leaders_term_is_as_agreed() {
-        let (since, to) = (Nanos(5), NodeId(2));
+        let (since, to) = (Nanos(5), ReplicaId(2));
         let states = [
             LeaderState::Installed,
             LeaderState::Forming,
@@ -170,7 +170,7 @@ mod tests {
             ("drain before that", |state| assert!(!state.drain(Nanos(8)))),
             ("drain", |state| _ = state.drain(Nanos(9))),
             ("stay", |state| state.stay()),
-            ("release", |state| state.release(NodeId(2))),
+            ("release", |state| state.release(ReplicaId(2))),
             ("end", |state| state.end()),
         ];
         let mut text = String::from(

@@ -4,7 +4,7 @@
 //! saw it, which is later. So the leader's share of D, shortened by the drift of clocks, ends first
 //! ([`Timing::lease`]).
 
-use longarm_base::{Nanos, NodeId};
+use longarm_base::{Nanos, ReplicaId};
 
 use crate::{Group, Timing};
 
@@ -14,19 +14,19 @@ pub struct LeaderLease {
     group: Group,
     share: Nanos,
     /// For each other replica: when the last heartbeat that it has was sent.
-    renewed: Vec<(NodeId, Nanos)>,
+    renewed: Vec<(ReplicaId, Nanos)>,
 }
 
 impl LeaderLease {
     /// A lease that is not renewed yet.
     pub fn new(group: Group, timing: &Timing) -> LeaderLease {
-        let renewed = group.others().map(|node| (node, Nanos(0))).collect();
+        let renewed = group.others().map(|replica| (replica, Nanos(0))).collect();
         LeaderLease { group, share: timing.lease(), renewed }
     }
 
     /// Notes that the WRITE of a heartbeat that was begun at `sent` completed.
-    pub fn renew(&mut self, node: NodeId, sent: Nanos) {
-        if let Some((_, renewed)) = self.renewed.iter_mut().find(|(known, _)| *known == node) {
+    pub fn renew(&mut self, replica: ReplicaId, sent: Nanos) {
+        if let Some((_, renewed)) = self.renewed.iter_mut().find(|(known, _)| *known == replica) {
             *renewed = sent.max(*renewed);
         }
     }
@@ -37,8 +37,8 @@ impl LeaderLease {
     }
 
     /// The other replicas whose promises back a lease that was renewed at this moment.
-    pub fn backers(&self, renewed: Nanos) -> impl Iterator<Item = NodeId> {
-        self.renewed.iter().filter(move |(_, sent)| *sent >= renewed).map(|(node, _)| *node)
+    pub fn backers(&self, renewed: Nanos) -> impl Iterator<Item = ReplicaId> {
+        self.renewed.iter().filter(move |(_, sent)| *sent >= renewed).map(|(replica, _)| *replica)
     }
 
     /// The end of the lease, which may be in the past.
@@ -62,16 +62,16 @@ mod tests {
             promise: Nanos(10_000_000),
             election: Nanos(20_000_000),
         };
-        let group = Group::new(NodeId(0), &[0, 1, 2, 3, 4].map(NodeId)).expect("a group");
+        let group = Group::new(ReplicaId(0), &[0, 1, 2, 3, 4].map(ReplicaId)).expect("a group");
         let mut lease = LeaderLease::new(group, &timing);
-        lease.renew(NodeId(1), Nanos(5_000_000));
+        lease.renew(ReplicaId(1), Nanos(5_000_000));
         assert_eq!(lease.end(Nanos(6_000_000)), Nanos(0), "two of five are none");
-        lease.renew(NodeId(2), Nanos(3_000_000));
+        lease.renew(ReplicaId(2), Nanos(3_000_000));
         assert_eq!(lease.end(Nanos(6_000_000)), Nanos(3_000_000) + timing.lease());
-        lease.renew(NodeId(2), Nanos(2_000_000));
-        lease.renew(NodeId(9), Nanos(6_000_000));
+        lease.renew(ReplicaId(2), Nanos(2_000_000));
+        lease.renew(ReplicaId(9), Nanos(6_000_000));
         assert_eq!(lease.end(Nanos(6_000_000)), Nanos(3_000_000) + timing.lease(), "never back");
-        lease.renew(NodeId(3), Nanos(4_000_000));
+        lease.renew(ReplicaId(3), Nanos(4_000_000));
         assert_eq!(lease.end(Nanos(6_000_000)), Nanos(4_000_000) + timing.lease());
     }
 }

@@ -36,7 +36,7 @@ mod watch;
 pub use catch_up::{CatchUp, CatchUpStep};
 pub use gate::Gate;
 pub use gather::{StartSet, StreamCut};
-pub use group::{Group, GroupError, Nodes};
+pub use group::{Group, GroupError, ReplicaSet};
 pub use leader_state::{LeaderState, Turns};
 pub use lease::LeaderLease;
 pub use machine::{

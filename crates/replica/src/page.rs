@@ -130,11 +130,11 @@ const _: () = {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longarm_base::NodeId;
+    use longarm_base::ReplicaId;
 
     #[test]
     fn a_heartbeat_touches_nothing_that_stands_behind_the_floors() {
-        let beat = Beat::new(Term::new(3, NodeId(2)), 7);
+        let beat = Beat::new(Term::new(3, ReplicaId(2)), 7);
         let word = |bytes: &[u8], at: u64| {
             u64::from_le_bytes(bytes[at as usize..at as usize + 8].try_into().expect("a word"))
         };
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn each_heartbeat_differs_from_the_one_before() {
-        let term = Term::new(3, NodeId(2));
+        let term = Term::new(3, ReplicaId(2));
         let mut before = Beat::default();
         for number in [0, 1, 2, (1 << 24) - 3, (1 << 24) - 2, (1 << 24) - 1, 1 << 24] {
             let beat = Beat::new(term, number);
@@ -167,7 +167,7 @@ mod tests {
             assert_eq!(beat.term(), Some(term));
             assert_eq!(beat.since(beat), None);
             assert_eq!(Beat::new(term, number + 3).since(beat), Some(3));
-            assert_eq!(Beat::new(Term::new(4, NodeId(2)), number + 3).since(beat), None);
+            assert_eq!(Beat::new(Term::new(4, ReplicaId(2)), number + 3).since(beat), None);
             before = beat;
         }
         assert_eq!(Beat::default().term(), None);

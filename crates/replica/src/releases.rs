@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use longarm_base::NodeId;
+use longarm_base::ReplicaId;
 
-use crate::Nodes;
+use crate::ReplicaSet;
 
 /// Segments that are to be freed once every attached follower has let go of them (M9).
 #[derive(Clone, Debug, Default)]
 pub struct Releases {
-    joined: Nodes,
+    joined: ReplicaSet,
     /// How many were ever asked for.
     count: u64,
     segments: BTreeMap<u32, Asked>,
@@ -17,7 +17,7 @@ pub struct Releases {
 
 #[derive(Clone, Debug)]
 struct Asked {
-    waiting: Nodes,
+    waiting: ReplicaSet,
     /// What the streams had written by then: all that the segment held, and all that made it needless.
     written: Vec<u64>,
 }
@@ -42,17 +42,17 @@ pub fn raise(least: &mut Vec<u64>, by: &[u64]) {
 impl Releases {
     /// From now on the follower is asked: also for what others are being asked for, as the table that it is
     /// given next still has that.
-    pub fn join(&mut self, node: NodeId) {
-        self.joined.add(node);
+    pub fn join(&mut self, replica: ReplicaId) {
+        self.joined.add(replica);
         for asked in self.segments.values_mut() {
-            asked.waiting.add(node);
+            asked.waiting.add(replica);
         }
     }
 
     /// It is not asked any more: it comes back only by being synced anew.
-    pub fn leave(&mut self, node: NodeId) {
-        self.joined.remove(node);
-        self.segments.values_mut().for_each(|asked| asked.waiting.remove(node));
+    pub fn leave(&mut self, replica: ReplicaId) {
+        self.joined.remove(replica);
+        self.segments.values_mut().for_each(|asked| asked.waiting.remove(replica));
     }
 
     /// Asks for a segment, when the streams have written so much.
@@ -71,8 +71,8 @@ impl Releases {
     ///
     /// Followers let go in the order in which segments were asked for, as more is written with each: who was
     /// told of more let go of all that another did.
-    pub fn asked(&self, node: NodeId, acked: impl Fn(&[u64]) -> bool) -> LetGo {
-        let mine = self.segments.iter().filter(|(_, asked)| asked.waiting.has(node));
+    pub fn asked(&self, replica: ReplicaId, acked: impl Fn(&[u64]) -> bool) -> LetGo {
+        let mine = self.segments.iter().filter(|(_, asked)| asked.waiting.has(replica));
         let (now, later): (Vec<_>, Vec<_>) = mine.partition(|(_, asked)| acked(&asked.written));
         let mut written = Vec::new();
         now.iter().for_each(|(_, asked)| raise(&mut written, &asked.written));
@@ -81,17 +81,17 @@ impl Releases {
     }
 
     /// The follower has let go of them.
-    pub fn let_go(&mut self, node: NodeId, segments: &[u32]) {
+    pub fn let_go(&mut self, replica: ReplicaId, segments: &[u32]) {
         for segment in segments {
             if let Some(asked) = self.segments.get_mut(segment) {
-                asked.waiting.remove(node);
+                asked.waiting.remove(replica);
             }
         }
     }
 
     /// Whether the follower has let go of all that it was asked for.
-    pub fn is_done(&self, node: NodeId) -> bool {
-        self.segments.values().all(|asked| !asked.waiting.has(node))
+    pub fn is_done(&self, replica: ReplicaId) -> bool {
+        self.segments.values().all(|asked| !asked.waiting.has(replica))
     }
 
     /// Frees those for which nobody is waited for: in one step, so that who joins is asked for a segment, or
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_follower_is_told_of_no_more_segments_than_it_let_go_of() {
-        let (mut releases, near, far) = (Releases::default(), NodeId(1), NodeId(2));
+        let (mut releases, near, far) = (Releases::default(), ReplicaId(1), ReplicaId(2));
         releases.join(near);
         releases.ask(9, vec![10]);
         // The table that it is given has segment 9, as it is not free yet.

@@ -18,7 +18,7 @@
 //!     heartbeat; if its whole machine stood still, there may have been none to see. It waits for so much
 //!     longer, within the bound that any silence has.
 
-use longarm_base::{Mutant, Nanos, NodeId, Term};
+use longarm_base::{Mutant, Nanos, ReplicaId, Term};
 
 use crate::Timing;
 use crate::page::Beat;
@@ -46,7 +46,7 @@ pub struct LeaderWatch {
     /// The longest silence of a leader that lived on, and when it ended.
     silence: (Nanos, Nanos),
     /// The leader whose process seems to be gone.
-    gone: Option<NodeId>,
+    gone: Option<ReplicaId>,
 }
 
 impl LeaderWatch {
@@ -85,15 +85,15 @@ impl LeaderWatch {
     }
 
     /// Notes that the process of that replica ended, or that its way here was cut.
-    pub fn lose(&mut self, node: NodeId) {
-        if self.to.node() == node {
-            self.gone = Some(node);
+    pub fn lose(&mut self, replica: ReplicaId) {
+        if self.to.leader() == replica {
+            self.gone = Some(replica);
         }
     }
 
     /// Notes that the replica says something.
-    pub fn find(&mut self, node: NodeId) {
-        self.gone = self.gone.filter(|gone| *gone != node);
+    pub fn find(&mut self, replica: ReplicaId) {
+        self.gone = self.gone.filter(|gone| *gone != replica);
     }
 
     /// The heartbeat that was seen last.
@@ -119,7 +119,7 @@ impl LeaderWatch {
 
     /// Whether the leader may be gone.
     pub fn suspects(&self, timing: &Timing, now: Nanos) -> bool {
-        self.gone == Some(self.to.node()) || now.since(self.changed) > self.patience(timing, now)
+        self.gone == Some(self.to.leader()) || now.since(self.changed) > self.patience(timing, now)
     }
 
     /// How long the leader may be silent before it is suspected.
@@ -166,7 +166,7 @@ impl LeaderWatch {
 
 #[cfg(test)]
 mod tests {
-    use longarm_base::NodeId;
+    use longarm_base::ReplicaId;
 
     use super::*;
 
@@ -174,7 +174,7 @@ mod tests {
     fn a_leader_takes_back_what_it_and_older_ones_were_promised() {
         let timing =
             Timing { heartbeat: Nanos(1), suspect: Nanos(3), promise: Nanos(10), election: Nanos(20) };
-        let term = |counter| Term::new(counter, NodeId(1));
+        let term = |counter| Term::new(counter, ReplicaId(1));
         let mut watch = LeaderWatch::new(term(2), Nanos(100));
         watch.observe(Beat::new(term(3), 1), &timing, Nanos(101));
         watch.release(term(2));
@@ -208,8 +208,8 @@ mod tests {
     fn own_absence_is_not_the_leaders_silence() {
         let ms = Nanos::from_millis;
         let timing = Timing { heartbeat: ms(5), suspect: ms(30), promise: ms(40), election: ms(1_000) };
-        let beat = |number| Beat::new(Term::new(3, NodeId(1)), number);
-        let mut watch = LeaderWatch::new(Term::new(3, NodeId(1)), ms(0));
+        let beat = |number| Beat::new(Term::new(3, ReplicaId(1)), number);
+        let mut watch = LeaderWatch::new(Term::new(3, ReplicaId(1)), ms(0));
         watch.observe(beat(1), &timing, ms(1_000));
         assert_eq!(patience(&watch, &timing, ms(1_000), ms(5)), ms(35), "one look after the time");
         // All stood still; the leader speaks when it can.
@@ -230,24 +230,24 @@ mod tests {
     fn a_leader_whose_process_is_gone_is_suspected_at_once() {
         let timing =
             Timing { heartbeat: Nanos(1), suspect: Nanos(30), promise: Nanos(40), election: Nanos(70) };
-        let mut watch = LeaderWatch::new(Term::new(2, NodeId(0)), Nanos(0));
+        let mut watch = LeaderWatch::new(Term::new(2, ReplicaId(0)), Nanos(0));
         let mut number = 0;
-        let mut beat = |watch: &mut LeaderWatch, node, at| {
+        let mut beat = |watch: &mut LeaderWatch, replica, at| {
             number += 1;
-            watch.observe(Beat::new(Term::new(3, NodeId(node)), number), &timing, Nanos(at));
+            watch.observe(Beat::new(Term::new(3, ReplicaId(replica)), number), &timing, Nanos(at));
         };
         beat(&mut watch, 1, 100);
-        watch.lose(NodeId(2));
+        watch.lose(ReplicaId(2));
         assert!(!watch.suspects(&timing, Nanos(101)), "another one's");
-        watch.lose(NodeId(1));
+        watch.lose(ReplicaId(1));
         assert!(watch.suspects(&timing, Nanos(101)));
         assert!(!watch.is_free(&timing, Nanos(140)), "what was promised still is");
         beat(&mut watch, 1, 102);
         assert!(watch.suspects(&timing, Nanos(102)), "it was on its way");
-        watch.find(NodeId(2));
+        watch.find(ReplicaId(2));
         assert!(watch.suspects(&timing, Nanos(102)), "another one says something");
         let mut restarted = watch;
-        restarted.find(NodeId(1));
+        restarted.find(ReplicaId(1));
         assert!(!restarted.suspects(&timing, Nanos(103)), "it is there again");
         beat(&mut watch, 2, 103);
         assert!(!watch.suspects(&timing, Nanos(104)), "another one leads");
@@ -258,7 +258,7 @@ mod tests {
     fn a_leader_may_be_silent_for_longer_where_leaders_are() {
         let ms = Nanos::from_millis;
         let timing = Timing { heartbeat: ms(5), suspect: ms(30), promise: ms(40), election: ms(1_000) };
-        let term = Term::new(3, NodeId(1));
+        let term = Term::new(3, ReplicaId(1));
         let (mut watch, mut number, mut now) = (LeaderWatch::new(term, ms(0)), 1, ms(0));
         let mut beats = |watch: &mut LeaderWatch, more: u64, silence: u64| {
             // A replica that was late did not look meanwhile.
@@ -286,7 +286,7 @@ mod tests {
         seen = beats(&mut watch, 1, 700);
         assert_eq!(patience(&watch, seen), 150, "there is a bound");
         // A younger leader was not silent: it did not lead yet.
-        watch.observe(Beat::new(Term::new(4, NodeId(2)), 1), &timing, seen + ms(5_000));
+        watch.observe(Beat::new(Term::new(4, ReplicaId(2)), 1), &timing, seen + ms(5_000));
         assert_eq!(watch.longest(seen + ms(299_999)), ms(700));
         assert_eq!(watch.longest(seen + ms(300_000)), ms(350));
         assert_eq!(watch.longest(seen + ms(100_000_000)), Nanos(0));

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longarm_base::{Nanos, NodeId};
+use longarm_base::{Nanos, ReplicaId};
 use longarm_fabric::Login;
 use longarm_fabric::sim::Sim;
 use longarm_server::{Changed, Deny, Member, Moved, OrderError, Stay};
@@ -98,16 +98,16 @@ impl Orders {
         move || {
             let wrong = match order {
                 Order::Lead(to) => {
-                    let moved = tools.move_leader(NodeId(to as u8), PATIENCE);
+                    let moved = tools.move_leader(ReplicaId(to as u8), PATIENCE);
                     orders.borrow_mut().moved(to, &moved, calm)
                 }
                 Order::Add(node) => {
-                    let member = tools.members.iter().find(|member| u32::from(member.node.0) == node);
+                    let member = tools.members.iter().find(|member| u32::from(member.replica.0) == node);
                     let changed = tools.add(member.expect("a node of the world"), PATIENCE);
                     orders.borrow_mut().changed(again, &changed, calm)
                 }
                 Order::Remove(node) => {
-                    let changed = tools.remove(NodeId(node as u8), PATIENCE);
+                    let changed = tools.remove(ReplicaId(node as u8), PATIENCE);
                     orders.borrow_mut().changed(again, &changed, calm)
                 }
             };
@@ -137,7 +137,7 @@ impl Orders {
         match changed {
             Ok(changed) => {
                 self.unsure = None;
-                self.told = Some(changed.members.iter().map(|member| u32::from(member.node.0)).collect());
+                self.told = Some(changed.members.iter().map(|member| u32::from(member.replica.0)).collect());
                 self.gaps.extend(changed.gap.map(nanos));
                 None
             }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use longarm_base::{Csn, Nanos, NodeId, Term};
+use longarm_base::{Csn, Nanos, ReplicaId, Term};
 use longarm_client::{GroupAt, Topology};
 use longarm_fabric::Address;
 use longarm_fabric::sim::Sim;
@@ -54,7 +54,7 @@ impl Disk {
     fn members(&self) -> (Rank, BTreeSet<u32>) {
         let kept = self.kept.lock().expect("nobody panics with it");
         let Some(Promise { members, .. }) = &*kept else { return Default::default() };
-        let nodes = members.list.iter().map(|member| u32::from(member.node.0));
+        let nodes = members.list.iter().map(|member| u32::from(member.replica.0));
         ((members.term, members.changed), nodes.collect())
     }
 }
@@ -190,10 +190,11 @@ impl Servers {
         let told = |node: u32| self.told_of(node, group);
         let leader = (0..self.standing.len() as u32).map(told).find(|told| told.role == "leader");
         let leader = leader.ok_or("healed, and nobody leads (I20)")?;
-        let members: Vec<u32> = self.disks[usize::from(leader.node)][group].members().1.into_iter().collect();
+        let members: Vec<u32> =
+            self.disks[usize::from(leader.replica)][group].members().1.into_iter().collect();
         let behind = |told: &GroupStats| told.sync.as_ref() != Some(&leader.term);
         match members.iter().map(|&node| told(node)).find(behind) {
-            Some(apart) => Err(format!("healed, and node {} is not in sync (I20): {apart:?}", apart.node)),
+            Some(apart) => Err(format!("healed, and node {} is not in sync (I20): {apart:?}", apart.replica)),
             None => Ok(members),
         }
     }
@@ -213,7 +214,7 @@ impl Servers {
     pub fn adoptions(&self) -> impl Fn(u32, Term) -> Result<(), String> + 'static {
         let contents = self.contents.clone();
         move |node, term| {
-            let leader = u32::from(term.node().0);
+            let leader = u32::from(term.leader().0);
             let of = |node: u32| contents.get(node as usize)?.borrow().first().cloned();
             let (Some(ours), Some(theirs)) = (of(node), of(leader)) else { return Ok(()) };
             let (ours, theirs) = (ours.versions(term), theirs.versions(term));
@@ -317,7 +318,7 @@ impl Servers {
 
     fn members(&self, first: usize) -> Vec<Member> {
         let member = |(node, address): (usize, &Address)| Member {
-            node: NodeId(node as u8),
+            replica: ReplicaId(node as u8),
             address: address.clone(),
         };
         self.addresses[..first].iter().enumerate().map(member).collect()
@@ -338,11 +339,11 @@ impl Servers {
     }
 
     fn group_of(&self, node: u32, group: u32) -> GroupOptions {
-        let name = |node: usize| NodeId(node as u8);
+        let name = |node: usize| ReplicaId(node as u8);
         let first = (self.groups > 1).then(|| name(group as usize % self.addresses.len()));
         GroupOptions {
             id: GROUP + u64::from(group),
-            node: name(node as usize),
+            replica: name(node as usize),
             members: self.members(self.founders),
             joins: node as usize >= self.founders,
             first,

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use longarm_base::random::SplitMix64;
-use longarm_base::{Nanos, NodeId};
+use longarm_base::{Nanos, ReplicaId};
 use longarm_fabric::sim::{Sim, Weather};
 use longarm_history::Operation;
 use longarm_index::hash::SlotKind;
@@ -575,7 +575,7 @@ impl Run {
     /// Has a replica lead; returns why it does not, if it does not.
     fn lead(&mut self, group: u32, node: u32) -> Result<Option<String>, String> {
         let tools = self.servers.tools(&self.sim, group);
-        let moved = self.ask(LIVENESS, move || tools.move_leader(NodeId(node as u8), LAST_ORDER))?;
+        let moved = self.ask(LIVENESS, move || tools.move_leader(ReplicaId(node as u8), LAST_ORDER))?;
         Ok(match moved {
             Ok(moved) if u32::from(moved.leader.0) == node => None,
             Err(OrderError::Stays(_, Stay::Leads)) => None,

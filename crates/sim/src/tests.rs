@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use longarm_base::random::SplitMix64;
-use longarm_base::{Nanos, NodeId};
+use longarm_base::{Nanos, ReplicaId};
 use longarm_client::{Client, Options};
 use longarm_fabric::Address;
 use longarm_fabric::sim::{Landing, Sim, Weather};
@@ -233,7 +233,7 @@ fn a_leader_that_is_handed_over_to_takes_no_item_before_its_time() {
         let asked = longarm_host::now();
         client.put_for(b"key", b"value", ttl).expect("put");
         for number in 0..MOVES {
-            let to = NodeId(number % 3);
+            let to = ReplicaId(number % 3);
             assert_eq!(tools.move_leader(to, patience).expect("it is moved").leader, to);
         }
         while client.get(b"key").expect("get").is_some() {

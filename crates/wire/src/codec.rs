@@ -1,6 +1,6 @@
 //! Reading and writing of fixed-width fields.
 
-use longarm_base::{NodeId, Term};
+use longarm_base::{ReplicaId, Term};
 
 /// A message that does not parse; the text names the wrong part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,7 +66,7 @@ pub(crate) fn take_term(fields: &mut Fields<'_>) -> Result<Term, Bad> {
     Term::from_bits(fields.u64()?).ok_or(Bad("a term out of range"))
 }
 
-pub(crate) fn node(number: impl TryInto<u8>) -> Result<NodeId, Bad> {
-    let node = number.try_into().ok().map(NodeId).filter(|node| *node <= NodeId::MAX);
-    node.ok_or(Bad("a node out of range"))
+pub(crate) fn replica(number: impl TryInto<u8>) -> Result<ReplicaId, Bad> {
+    let replica = number.try_into().ok().map(ReplicaId).filter(|replica| *replica <= ReplicaId::MAX);
+    replica.ok_or(Bad("a replica out of range"))
 }

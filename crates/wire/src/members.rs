@@ -1,10 +1,10 @@
 //! The replicas of a group, as of a term: a replica keeps this set beside its promise.
 //!
-//! `term u64 | changed u64 | count u64`, then for each `node u32 | len u32` and the text of its address.
+//! `term u64 | changed u64 | count u64`, then for each `replica u32 | len u32` and the text of its address.
 
-use longarm_base::{NodeId, Term};
+use longarm_base::{ReplicaId, Term};
 
-use crate::codec::{Bad, Fields, Out, node, take_term};
+use crate::codec::{Bad, Fields, Out, replica, take_term};
 
 /// The most replicas of a group.
 pub const MEMBERS_MAX: usize = 9;
@@ -14,8 +14,8 @@ pub const ADDRESS_MAX: usize = 1 << 10;
 /// A replica and its address.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct MemberAt {
-    /// Its node.
-    pub node: NodeId,
+    /// The replica.
+    pub replica: ReplicaId,
     /// The address at which other replicas, and clients, find it: text that this crate does not parse.
     pub address: String,
 }
@@ -33,18 +33,18 @@ pub struct Members {
 
 impl MemberAt {
     pub(crate) fn put(&self, out: &mut Out) {
-        out.u32(u32::from(self.node.0));
+        out.u32(u32::from(self.replica.0));
         out.u32(self.address.len() as u32);
         out.0.extend_from_slice(self.address.as_bytes());
     }
 
     pub(crate) fn take(fields: &mut Fields<'_>) -> Result<MemberAt, Bad> {
-        let (node, len) = (node(fields.u32()?)?, fields.u32()? as usize);
+        let (replica, len) = (replica(fields.u32()?)?, fields.u32()? as usize);
         if len > ADDRESS_MAX {
             return Err(Bad("an address too long"));
         }
         let address = String::from_utf8(fields.bytes(len)?.to_vec());
-        Ok(MemberAt { node, address: address.map_err(|_| Bad("an address that is no text"))? })
+        Ok(MemberAt { replica, address: address.map_err(|_| Bad("an address that is no text"))? })
     }
 }
 
@@ -55,14 +55,14 @@ impl Members {
         rank(self) > rank(than)
     }
 
-    /// Whether the node is in the set.
-    pub fn has(&self, node: NodeId) -> bool {
-        self.list.iter().any(|member| member.node == node)
+    /// Whether the replica is in the set.
+    pub fn has(&self, replica: ReplicaId) -> bool {
+        self.list.iter().any(|member| member.replica == replica)
     }
 
-    /// The nodes of the set.
-    pub fn nodes(&self) -> Vec<NodeId> {
-        self.list.iter().map(|member| member.node).collect()
+    /// All of the set.
+    pub fn replicas(&self) -> Vec<ReplicaId> {
+        self.list.iter().map(|member| member.replica).collect()
     }
 
     /// Encodes the set.
@@ -101,7 +101,7 @@ impl Members {
         let mut members = Members { term, changed, list: Vec::new() };
         for _ in 0..count {
             let member = MemberAt::take(fields)?;
-            if members.has(member.node) {
+            if members.has(member.replica) {
                 return Err(Bad("a member twice"));
             }
             members.list.push(member);

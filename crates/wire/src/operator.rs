@@ -1,16 +1,16 @@
 //! The orders of an operator to a replica, on a connection of its own ([`Purpose::Operate`](crate::Purpose)).
 //!
 //! ```text
-//! move leader to node   -> moved, stays, elsewhere, unheard
+//! move leader to replica   -> moved, stays, elsewhere, unheard
 //! add a replica         -> changed, denied, elsewhere, unheard
 //! remove a replica      -> changed, denied, elsewhere, unheard
 //! ```
 //! Each order is answered once, or the connection is over. A message is `kind u32 | 0 u32`, then words, as in
 //! `peer.rs`.
 
-use longarm_base::{Nanos, NodeId, Term};
+use longarm_base::{Nanos, ReplicaId, Term};
 
-use crate::codec::{Bad, Fields, Out, kind, node, take_term};
+use crate::codec::{Bad, Fields, Out, kind, replica, take_term};
 use crate::{MemberAt, Members};
 
 /// An order to a replica.
@@ -19,7 +19,7 @@ pub enum Order {
     /// Let another replica lead, for the leader.
     MoveLeader {
         /// The replica that is to lead.
-        to: NodeId,
+        to: ReplicaId,
     },
     /// Add a replica to the group.
     Add {
@@ -29,37 +29,37 @@ pub enum Order {
     /// Remove a replica from the group.
     Remove {
         /// The replica.
-        node: NodeId,
+        replica: ReplicaId,
     },
 }
 
 /// The answer to an order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum OperatorReply {
-    /// Another node leads since then.
+    /// Another replica leads since then.
     Moved {
-        /// Its node: the ordered one, unless that failed and the others elected another.
-        leader: NodeId,
+        /// It: the ordered one, unless that failed and the others elected another.
+        leader: ReplicaId,
         /// Its term.
         term: Term,
-        /// The time from when no new write was taken until the other node served.
+        /// The time from when no new write was taken until the other replica served.
         gap: Nanos,
     },
-    /// Nothing has changed: this node still leads.
+    /// Nothing has changed: this replica still leads.
     Stays(Stay),
-    /// This node does not lead.
+    /// This replica does not lead.
     Elsewhere {
-        /// The leader, if this node knows it.
-        leader: Option<NodeId>,
+        /// The leader, if this replica knows it.
+        leader: Option<ReplicaId>,
     },
-    /// This node has stopped leading, and has not heard of another leader in time.
+    /// This replica has stopped leading, and has not heard of another leader in time.
     Unheard,
     /// A term serves that has other replicas than before.
     Changed {
         /// Its replicas.
         members: Members,
-        /// The node that leads it, or is about to: a leader that is being removed does not hear of it.
-        leader: NodeId,
+        /// The replica that leads it, or is about to: a leader that is being removed does not hear of it.
+        leader: ReplicaId,
         /// The time from when no new write was taken until the term served, if it did.
         gap: Option<Nanos>,
     },
@@ -73,19 +73,19 @@ pub enum OperatorReply {
 pub enum Deny {
     /// The leader hands over, or makes another change.
     Busy = 0,
-    /// The node is one of the replicas already.
+    /// The replica is of the group already.
     Member = 1,
-    /// The node is not one of the replicas.
+    /// The replica is not of the group.
     Stranger = 2,
-    /// The node is the only replica.
+    /// The replica is the only one.
     Last = 3,
     /// The group has as many replicas as it may have.
     Full = 4,
     /// No majority of the remaining replicas is in sync.
     Behind = 5,
-    /// The node that is to be added was not in sync in time, or a majority did not answer.
+    /// The replica that is to be added was not in sync in time, or a majority did not answer.
     Late = 6,
-    /// The leader does not understand the address of the node that is to be added.
+    /// The leader does not understand the address of the replica that is to be added.
     Nowhere = 7,
 }
 
@@ -108,7 +108,7 @@ impl Deny {
 pub enum Stay {
     /// It is the replica that is to lead.
     Leads = 0,
-    /// The other node is not of the group.
+    /// The other replica is not of the group.
     Stranger = 1,
     /// The other replica is not in sync, or no longer.
     Behind = 2,
@@ -122,7 +122,7 @@ impl Stay {
     const ALL: [Stay; 5] = [Stay::Leads, Stay::Stranger, Stay::Behind, Stay::Busy, Stay::Late];
 }
 
-/// The word for no node.
+/// The word for no replica.
 const NOBODY: u64 = u64::MAX;
 /// The word for no time.
 const UNKNOWN: u64 = u64::MAX;
@@ -140,9 +140,9 @@ impl Order {
                 out.kind(2);
                 member.put(&mut out);
             }
-            Order::Remove { node } => {
+            Order::Remove { replica } => {
                 out.kind(3);
-                out.u64(u64::from(node.0));
+                out.u64(u64::from(replica.0));
             }
         }
         out.0
@@ -152,9 +152,9 @@ impl Order {
     pub fn decode(bytes: &[u8]) -> Result<Order, Bad> {
         let mut fields = Fields(bytes);
         let order = match kind(&mut fields)? {
-            1 => Order::MoveLeader { to: node(fields.u64()?)? },
+            1 => Order::MoveLeader { to: replica(fields.u64()?)? },
             2 => Order::Add { member: MemberAt::take(&mut fields)? },
-            3 => Order::Remove { node: node(fields.u64()?)? },
+            3 => Order::Remove { replica: replica(fields.u64()?)? },
             _ => return Err(Bad("unknown order of an operator")),
         };
         fields.end()?;
@@ -201,7 +201,7 @@ impl OperatorReply {
         let mut fields = Fields(bytes);
         let reply = match kind(&mut fields)? {
             1 => {
-                let (leader, term) = (node(fields.u64()?)?, take_term(&mut fields)?);
+                let (leader, term) = (replica(fields.u64()?)?, take_term(&mut fields)?);
                 OperatorReply::Moved { leader, term, gap: Nanos(fields.u64()?) }
             }
             2 => {
@@ -211,11 +211,13 @@ impl OperatorReply {
             }
             3 => {
                 let leader = fields.u64()?;
-                OperatorReply::Elsewhere { leader: if leader == NOBODY { None } else { Some(node(leader)?) } }
+                OperatorReply::Elsewhere {
+                    leader: if leader == NOBODY { None } else { Some(replica(leader)?) },
+                }
             }
             4 => OperatorReply::Unheard,
             5 => {
-                let (members, leader) = (Members::take(&mut fields)?, node(fields.u64()?)?);
+                let (members, leader) = (Members::take(&mut fields)?, replica(fields.u64()?)?);
                 let gap = Some(fields.u64()?).filter(|gap| *gap != UNKNOWN).map(Nanos);
                 OperatorReply::Changed { members, leader, gap }
             }

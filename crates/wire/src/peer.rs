@@ -18,9 +18,9 @@
 //!
 //! A message is `kind u32 | 0 u32`, then words; lists begin with their length.
 
-use longarm_base::{Nanos, NodeId, Term};
+use longarm_base::{Nanos, ReplicaId, Term};
 
-use crate::codec::{Bad, Fields, Out, kind, node, take_term};
+use crate::codec::{Bad, Fields, Out, kind, replica, take_term};
 use crate::versions::{PEER_MARK, VERSIONS, Versions};
 use crate::{MEMBERS_MAX, Members};
 
@@ -32,10 +32,10 @@ pub const PLACES_MAX: usize = 1 << 16;
 /// The hello of a peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeerHello {
-    /// The group, so that nodes of two groups never mix.
+    /// The group, so that replicas of two groups never mix.
     pub group: u64,
-    /// The node that connects; from an operator, the node that is meant.
-    pub node: NodeId,
+    /// The replica that connects; from an operator, the replica that is meant.
+    pub replica: ReplicaId,
     /// The term of the connection; for a talk, any.
     pub term: Term,
     /// The purpose of the connection.
@@ -65,7 +65,7 @@ pub enum Purpose {
     Talk = 1,
     /// The leader of the term WRITEs the replica's memory, or a candidate READs it.
     Memory = 2,
-    /// Orders of an operator (`operator.rs`) to the node named.
+    /// Orders of an operator (`operator.rs`) to the replica named.
     Operate = 3,
 }
 
@@ -237,7 +237,7 @@ pub enum Answer {
         /// This replica's own life.
         own: u64,
         /// If this replica has founded the group: the lives that may found it.
-        founders: Vec<(NodeId, u64)>,
+        founders: Vec<(ReplicaId, u64)>,
         /// The newest set that is known here.
         members: Members,
     },
@@ -273,7 +273,7 @@ impl PeerHello {
         out.u32(PEER_MARK);
         VERSIONS.put(&mut out);
         out.u64(self.group);
-        out.u32(u32::from(self.node.0));
+        out.u32(u32::from(self.replica.0));
         out.u32(self.purpose as u32);
         out.u64(self.term.bits());
         out.u64(self.ring_bytes);
@@ -293,7 +293,7 @@ impl PeerHello {
             return Err(Bad("the replicas speak different versions of the protocol"));
         }
         let group = fields.u64()?;
-        let node = node(fields.u32()?)?;
+        let replica = replica(fields.u32()?)?;
         let purpose = match fields.u32()? {
             1 => Purpose::Talk,
             2 => Purpose::Memory,
@@ -304,7 +304,7 @@ impl PeerHello {
         let times = GroupTimes { promise: Nanos(fields.u64()?), keep: Nanos(fields.u64()?) };
         let life = fields.u64()?;
         fields.end()?;
-        Ok(PeerHello { group, node, term, purpose, ring_bytes, times, life })
+        Ok(PeerHello { group, replica, term, purpose, ring_bytes, times, life })
     }
 }
 
@@ -489,7 +489,7 @@ impl Answer {
             Answer::Known { life, round, promised, own, founders, members } => {
                 out.kind(9);
                 let words = [*life, *round, promised.bits(), *own, founders.len() as u64];
-                let lives = founders.iter().flat_map(|&(node, life)| [u64::from(node.0), life]);
+                let lives = founders.iter().flat_map(|&(replica, life)| [u64::from(replica.0), life]);
                 words.into_iter().chain(lives).for_each(|word| out.u64(word));
                 members.put(&mut out);
             }
@@ -557,8 +557,8 @@ impl Answer {
     }
 }
 
-fn word_node(fields: &mut Fields<'_>) -> Result<NodeId, Bad> {
-    node(u32::try_from(fields.u64()?).map_err(|_| Bad("a node out of range"))?)
+fn word_node(fields: &mut Fields<'_>) -> Result<ReplicaId, Bad> {
+    replica(u32::try_from(fields.u64()?).map_err(|_| Bad("a replica out of range"))?)
 }
 
 fn yes(fields: &mut Fields<'_>) -> Result<bool, Bad> {

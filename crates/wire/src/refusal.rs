@@ -1,4 +1,4 @@
-//! A refusal of a client or a replica by a node: a code for programs, a text for people.
+//! A server's refusal of a client, or of a replica of another node: a code for programs, a text for people.
 //!
 //! The fabric carries the text, and beside it the bytes
 //! `[code u16 | 0 u16 | address length u32][placement epoch u64][address of the leader]`.
@@ -9,17 +9,17 @@ use crate::members::ADDRESS_MAX;
 /// The reason of a refusal, by which the refused program acts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RefusalCode {
-    /// Another node leads the group, or none does now: ask that node, or ask again.
+    /// Another replica leads the group, or none does now: ask that one, or ask again.
     NotLeader,
-    /// The node has no replica of the requested group.
+    /// The server has no replica of the requested group.
     WrongGroup,
     /// The two speak no version of the protocol in common.
     Versions,
-    /// A limit of the node is reached; there may be room later.
+    /// A limit of the server is reached; there may be room later.
     Limit,
     /// The hello makes no sense, or differs in a value that both sides must agree on.
     Invalid,
-    /// The node is stopping.
+    /// The server is stopping.
     Closing,
     /// The peer did not prove that it is a replica or an operator.
     Denied,
@@ -62,7 +62,7 @@ pub struct Refusal {
     pub code: RefusalCode,
     /// With [`RefusalCode::NotLeader`]: the address of the leader, if it is known.
     pub leader: Option<String>,
-    /// The epoch of the placement of keys on the node; zero while keys are placed by their hash alone.
+    /// The epoch of the placement of keys on the server; zero while keys are placed by their hash alone.
     pub epoch: u64,
     /// The text for people.
     pub text: String,
@@ -77,8 +77,8 @@ impl Refusal {
     /// The refusal of a replica that does not lead, and may know the leader.
     pub fn not_leader(leader: Option<String>) -> Refusal {
         let text = match &leader {
-            Some(address) => format!("this node is not the leader; it is at {address}"),
-            None => "this node is not the leader, and knows of none yet".into(),
+            Some(address) => format!("this replica is not the leader; it is at {address}"),
+            None => "this replica is not the leader, and knows of none yet".into(),
         };
         Refusal { leader, ..Refusal::new(RefusalCode::NotLeader, text) }
     }

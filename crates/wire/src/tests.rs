@@ -1,13 +1,13 @@
 //! Messages come back as they were sent; any other bytes are refused and never panic.
 
 use longarm_base::limits::{KEY_MAX, VALUE_MAX};
-use longarm_base::{Csn, Nanos, NodeId, Term, UnixMillis};
+use longarm_base::{Csn, Nanos, ReplicaId, Term, UnixMillis};
 use proptest::prelude::*;
 
 use crate::*;
 
 fn terms() -> impl Strategy<Value = Term> {
-    (any::<u32>(), 0..=NodeId::MAX.0).prop_map(|(counter, node)| Term::new(counter, NodeId(node)))
+    (any::<u32>(), 0..=ReplicaId::MAX.0).prop_map(|(counter, replica)| Term::new(counter, ReplicaId(replica)))
 }
 
 fn lists() -> impl Strategy<Value = Vec<u64>> {
@@ -15,19 +15,20 @@ fn lists() -> impl Strategy<Value = Vec<u64>> {
 }
 
 fn members() -> impl Strategy<Value = Members> {
-    let list = proptest::collection::btree_map(0..=NodeId::MAX.0, "[a-z:/.0-9]{0,40}", 0..=MEMBERS_MAX);
+    let list = proptest::collection::btree_map(0..=ReplicaId::MAX.0, "[a-z:/.0-9]{0,40}", 0..=MEMBERS_MAX);
     (terms(), any::<bool>(), list).prop_map(|(term, changed, list)| {
-        let list = list.into_iter().map(|(node, address)| MemberAt { node: NodeId(node), address });
+        let list =
+            list.into_iter().map(|(replica, address)| MemberAt { replica: ReplicaId(replica), address });
         Members { term, changed, list: list.collect() }
     })
 }
 
 fn hellos() -> impl Strategy<Value = PeerHello> {
     let purposes = prop_oneof![Just(Purpose::Talk), Just(Purpose::Memory), Just(Purpose::Operate)];
-    (any::<[u64; 5]>(), 0..=NodeId::MAX.0, terms(), purposes).prop_map(
-        |([group, ring_bytes, promise, keep, life], node, term, purpose)| PeerHello {
+    (any::<[u64; 5]>(), 0..=ReplicaId::MAX.0, terms(), purposes).prop_map(
+        |([group, ring_bytes, promise, keep, life], replica, term, purpose)| PeerHello {
             group,
-            node: NodeId(node),
+            replica: ReplicaId(replica),
             term,
             purpose,
             ring_bytes,
@@ -78,30 +79,30 @@ fn answers() -> impl Strategy<Value = Answer> {
         (terms(), held).prop_map(|(term, held)| Answer::Ready { term, held }),
         terms().prop_map(|term| Answer::Synced { term }),
         (terms(), terms()).prop_map(|(term, promised)| Answer::Refused { term, promised }),
-        (any::<[u64; 3]>(), terms(), proptest::collection::vec((nodes(), any::<u64>()), 0..9), members())
+        (any::<[u64; 3]>(), terms(), proptest::collection::vec((replicas(), any::<u64>()), 0..9), members())
             .prop_map(|([life, round, own], promised, founders, members)| {
                 Answer::Known { life, round, promised, own, founders, members }
             }),
     ]
 }
 
-fn nodes() -> impl Strategy<Value = NodeId> {
-    (0..=NodeId::MAX.0).prop_map(NodeId)
+fn replicas() -> impl Strategy<Value = ReplicaId> {
+    (0..=ReplicaId::MAX.0).prop_map(ReplicaId)
 }
 
 fn replies() -> impl Strategy<Value = OperatorReply> {
     let denies = [Deny::Busy, Deny::Member, Deny::Stranger, Deny::Last, Deny::Full, Deny::Behind, Deny::Late];
     let stays = [Stay::Leads, Stay::Stranger, Stay::Behind, Stay::Busy, Stay::Late];
     prop_oneof![
-        (nodes(), terms(), any::<u64>()).prop_map(|(leader, term, gap)| OperatorReply::Moved {
+        (replicas(), terms(), any::<u64>()).prop_map(|(leader, term, gap)| OperatorReply::Moved {
             leader,
             term,
             gap: Nanos(gap)
         }),
         (0..stays.len()).prop_map(move |why| OperatorReply::Stays(stays[why])),
-        proptest::option::of(nodes()).prop_map(|leader| OperatorReply::Elsewhere { leader }),
+        proptest::option::of(replicas()).prop_map(|leader| OperatorReply::Elsewhere { leader }),
         Just(OperatorReply::Unheard),
-        (members(), nodes(), proptest::option::of(0..u64::MAX)).prop_map(|(members, leader, gap)| {
+        (members(), replicas(), proptest::option::of(0..u64::MAX)).prop_map(|(members, leader, gap)| {
             OperatorReply::Changed { members, leader, gap: gap.map(Nanos) }
         }),
         (0..denies.len()).prop_map(move |why| OperatorReply::Denied(denies[why])),
@@ -110,10 +111,10 @@ fn replies() -> impl Strategy<Value = OperatorReply> {
 
 fn orders() -> impl Strategy<Value = Order> {
     prop_oneof![
-        nodes().prop_map(|to| Order::MoveLeader { to }),
-        (nodes(), "[a-z:/.0-9]{0,40}")
-            .prop_map(|(node, address)| Order::Add { member: MemberAt { node, address } }),
-        nodes().prop_map(|node| Order::Remove { node }),
+        replicas().prop_map(|to| Order::MoveLeader { to }),
+        (replicas(), "[a-z:/.0-9]{0,40}")
+            .prop_map(|(replica, address)| Order::Add { member: MemberAt { replica, address } }),
+        replicas().prop_map(|replica| Order::Remove { replica }),
     ]
 }
 
@@ -286,7 +287,7 @@ fn another_version_is_named() {
 fn what_is_out_of_range_is_named() {
     let hello = PeerHello {
         group: 1,
-        node: NodeId(2),
+        replica: ReplicaId(2),
         term: Term::ZERO,
         purpose: Purpose::Talk,
         ring_bytes: 3,
@@ -301,11 +302,11 @@ fn what_is_out_of_range_is_named() {
     let hello = |at, word| PeerHello::decode(&with(hello.encode(), at, word)).expect_err("refused").0;
     assert!(hello(0, 0x7265_6570 | (9 | 9 << 16) << 32).contains("versions"));
     assert!(hello(0, 0x7265_6570 | 9 << 32).contains("range"));
-    assert!(hello(20, 128 | 1 << 32).contains("node") && hello(20, 2 | 4 << 32).contains("purpose"));
+    assert!(hello(20, 128 | 1 << 32).contains("replica") && hello(20, 2 | 4 << 32).contains("purpose"));
     assert!(hello(28, 1 << Term::BITS).contains("term"));
     let ask = |ask: Ask, at, word| Ask::decode(&with(ask.encode(), at, word)).expect_err("refused").0;
     let term = Term::ZERO;
-    let list = [1, 2].map(|node| MemberAt { node: NodeId(node), address: "a".into() }).to_vec();
+    let list = [1, 2].map(|replica| MemberAt { replica: ReplicaId(replica), address: "a".into() }).to_vec();
     let members = Members { term, changed: false, list };
     let sync = Ask::Sync { term, base: term, cuts: vec![1], streams: 1, members: members.clone() };
     assert!(ask(Ask::Stand { term }, 0, 80).contains("unknown"));
@@ -314,7 +315,7 @@ fn what_is_out_of_range_is_named() {
     assert!(ask(sync.clone(), 24, 1025).contains("streams") && ask(sync, 32, 1025).contains("list"));
     let told = |at, word| ask(Ask::Members { members: members.clone() }, at, word);
     assert!(told(16, 7 << 8).contains("another term") && told(24, 2).contains("neither"));
-    assert!(told(32, 10).contains("more members") && told(40, 200).contains("node"));
+    assert!(told(32, 10).contains("more members") && told(40, 200).contains("replica"));
     assert!(told(40, 3 | 2000 << 32).contains("address") && told(48, 0xFF).contains("text"));
     let twice = Members { list: [members.list[0].clone(), members.list[0].clone()].to_vec(), ..members };
     assert!(Members::decode(&twice.encode()).expect_err("refused").0.contains("twice"));

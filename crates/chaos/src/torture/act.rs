@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use longarm::cluster::NodeId;
 use longarm::output::{Exit, Failure};
-use longarm_base::{Nanos, NodeId};
+use longarm_base::Nanos;
 use longarm_host::{now, sleep};
 use rustix::process::Signal;
 
@@ -56,7 +57,7 @@ impl Torture {
             Step::Mend => self.cables.mend()?,
             Step::Move(to) => {
                 // The outcome does not matter here: the groups may be on their way to another leader.
-                let given = self.order(group, Order::Move(to), Nanos(0))?;
+                let given = self.order(group, Order::Move(self.replica(group, to)), Nanos(0))?;
                 let _ = self.await_order(given)?;
             }
             _ => unreachable!("what changes members is seen to before"),

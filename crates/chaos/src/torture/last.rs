@@ -1,9 +1,10 @@
 //! The last look reads every key at every replica while that replica leads. Each acknowledged write must be
 //! there, whichever replica leads. What a follower lacks shows at no other time.
 
+use longarm::cluster::NodeId;
 use longarm::connect;
 use longarm::output::{Exit, Failure};
-use longarm_base::{Nanos, NodeId};
+use longarm_base::Nanos;
 use longarm_host::now;
 
 use super::Torture;
@@ -23,11 +24,10 @@ impl Torture {
         for node in nodes {
             self.have_lead(node)?;
             self.replicas.journal().note("fault", &format!("none: all is read while node {node} leads"));
-            let (left, counts) =
-                look_at_all(&way, &self.stage, LOOKER + u32::from(node.0)).map_err(|error| {
-                    let text = format!("nothing strikes, node {node} leads, and yet: {error}");
-                    Failure::new(Exit::Corrupt, text)
-                })?;
+            let (left, counts) = look_at_all(&way, &self.stage, LOOKER + node.0).map_err(|error| {
+                let text = format!("nothing strikes, node {node} leads, and yet: {error}");
+                Failure::new(Exit::Corrupt, text)
+            })?;
             looks.at.push(node);
             looks.left.extend(left);
             looks.counts.extend(counts);
@@ -42,7 +42,7 @@ impl Torture {
             let standings = self.recover(now())?;
             let leads = |at: usize| standings[at].leader.as_ref().is_some_and(|(leader, _)| *leader == node);
             let Some(group) = (0..standings.len()).find(|at| !leads(*at)) else { return Ok(()) };
-            let given = self.order(group, Order::Move(node), Nanos(0))?;
+            let given = self.order(group, Order::Move(self.replica(group, node)), Nanos(0))?;
             // Whether the node leads is seen when all is in sync again.
             let _ = self.await_order(given)?;
             if now() >= until {

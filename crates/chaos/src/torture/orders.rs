@@ -4,9 +4,10 @@
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use longarm::cluster::NodeId;
 use longarm::operator::{operator, patience};
 use longarm::output::{Exit, Failure};
-use longarm_base::{Nanos, NodeId};
+use longarm_base::{Nanos, ReplicaId};
 use longarm_fabric::Any;
 use longarm_host::{now, sleep};
 use longarm_server::{Deny, Member, Operator, OrderError, Stay};
@@ -17,18 +18,16 @@ use super::{LOOK, Torture};
 const RETRY: Duration = Duration::from_millis(20);
 /// The number of elections that an order may take.
 const ELECTIONS: u64 = 4;
-/// The highest number of a node.
-const NUMBER_MAX: u8 = 127;
 
 /// An order to a group.
 #[derive(Clone, Debug)]
 pub enum Order {
-    /// This node is to lead.
-    Move(NodeId),
-    /// This node is to be a replica.
+    /// This replica is to lead.
+    Move(ReplicaId),
+    /// This replica is to be one of the group.
     Add(Member),
-    /// This node is to be no replica any more.
-    Remove(NodeId),
+    /// This replica is to be none any more.
+    Remove(ReplicaId),
 }
 
 /// An order that is under way. At its end it says whether the order came about, or why not.
@@ -42,7 +41,7 @@ fn done(order: &Order, operator: &Operator<Any>, patience: Duration) -> Result<(
             leader => Err(OrderError::Stays(leader, Stay::Behind)),
         }),
         Order::Add(member) => operator.add(member, patience).map(|_| ()),
-        Order::Remove(node) => operator.remove(*node, patience).map(|_| ()),
+        Order::Remove(replica) => operator.remove(*replica, patience).map(|_| ()),
     };
     match (order, came) {
         (Order::Move(_), Err(OrderError::Stays(_, Stay::Leads)))
@@ -95,7 +94,8 @@ impl Torture {
         let node = NodeId(self.next_node);
         self.next_node += 1;
         let place = self.options.over.place(&self.replicas.cluster().nodes)?;
-        let member = self.replicas.add(node, place)?;
+        let address = self.replicas.add(node, place)?.address;
+        let member = Member { replica: self.replica(0, node), address };
         self.replicas.journal().note("fault", &format!("node {node} is to be added"));
         self.start(node)?;
         Ok((node, self.order(0, Order::Add(member), self.bounds.sync)?))
@@ -111,7 +111,7 @@ impl Torture {
 
     /// Orders the group to remove a node, whose process then ends.
     pub(super) fn remove(&mut self, node: NodeId) -> Result<(), Failure> {
-        let given = self.order(0, Order::Remove(node), self.bounds.sync)?;
+        let given = self.order(0, Order::Remove(self.replica(0, node)), self.bounds.sync)?;
         self.await_order(given)?.map_err(|text| Failure::new(Exit::Corrupt, text))?;
         self.replicas.journal().note("fault", &format!("node {node} is removed"));
         self.replicas.remove(node)?;
@@ -122,8 +122,8 @@ impl Torture {
         Ok(())
     }
 
-    /// Whether there are numbers left for new nodes.
-    pub(super) fn may_add(&self) -> bool {
-        self.next_node <= NUMBER_MAX
+    /// The replica of a group that a node has.
+    pub(super) fn replica(&self, group: usize, node: NodeId) -> ReplicaId {
+        self.replicas.cluster().groups[group].on(node).expect("each node has a replica of each group")
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use longarm_base::NodeId;
+use longarm_base::ReplicaId;
 use longarm_fabric::Address;
 use longarm_server::{GroupOptions, Member, Server, ServerOptions};
 
@@ -147,10 +147,10 @@ fn node(ids: &[u64]) -> (Server, Address) {
     let at = Address::Shm(std::env::temp_dir().join(format!("longarm-node-{}.sock", std::process::id())));
     let group = |&id: &u64| GroupOptions {
         id,
-        node: NodeId(0),
-        members: vec![Member { node: NodeId(0), address: at.clone() }],
+        replica: ReplicaId(0),
+        members: vec![Member { replica: ReplicaId(0), address: at.clone() }],
         joins: false,
-        first: Some(NodeId(0)),
+        first: Some(ReplicaId(0)),
         timing: TIMING,
         sum_key: id + 1,
         hash_key: id + 2,

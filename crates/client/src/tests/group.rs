@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use longarm_base::{Nanos, NodeId};
+use longarm_base::{Nanos, ReplicaId};
 use longarm_fabric::{Address, Any, Login};
 use longarm_memory::{Hash, HashKey};
 use longarm_server::{GroupOptions, Member, Operator, Promise, Server, ServerOptions, Timing, VoteStore};
@@ -51,7 +51,7 @@ fn start_at(
 ) -> Server {
     let group = GroupOptions {
         id: 9,
-        node: NodeId(node as u8),
+        replica: ReplicaId(node as u8),
         members: (0..founders).map(|node| member(addresses, node)).collect(),
         joins: node >= founders,
         first: None,
@@ -70,7 +70,7 @@ fn start_at(
 }
 
 pub(super) fn member(addresses: &[Address], node: usize) -> Member {
-    Member { node: NodeId(node as u8), address: addresses[node].clone() }
+    Member { replica: ReplicaId(node as u8), address: addresses[node].clone() }
 }
 
 /// A group of three.
@@ -197,8 +197,10 @@ fn hands_over(addresses: Vec<Address>) {
     let three = Three::start(addresses);
     let options = Options { timeout: BOUND, connect_timeout: BOUND, ..Options::default() };
     let mut client = Client::connect_group(&three.addresses, options).expect("connect");
-    let member =
-        |(node, address): (usize, &Address)| Member { node: NodeId(node as u8), address: address.clone() };
+    let member = |(node, address): (usize, &Address)| Member {
+        replica: ReplicaId(node as u8),
+        address: address.clone(),
+    };
     let operator = Operator {
         transport: Arc::new(Any::default()),
         group: 9,
@@ -211,14 +213,14 @@ fn hands_over(addresses: Vec<Address>) {
         three.whole();
         let to = (three.leader() + 1) % 3;
         let moved = std::thread::scope(|scope| {
-            let order = scope.spawn(|| operator.move_leader(NodeId(to as u8), BOUND));
+            let order = scope.spawn(|| operator.move_leader(ReplicaId(to as u8), BOUND));
             while !order.is_finished() {
                 counted += 1;
                 assert_eq!(client.increment(b"counter", 1).expect("increment"), counted, "each once");
             }
             order.join().expect("it does not panic")
         });
-        assert_eq!(moved.expect("handed over").leader, NodeId(to as u8));
+        assert_eq!(moved.expect("handed over").leader, ReplicaId(to as u8));
         client.put(b"round", &[round]).expect("put");
         assert_eq!(client.get(b"round").expect("get"), Some(vec![round]));
     }
@@ -228,7 +230,7 @@ fn hands_over(addresses: Vec<Address>) {
     let walk = |item: crate::Item| {
         // The memory of the leader that hands over is soon used for something else.
         if walked.insert(item.key) && walked.len() == 10 {
-            operator.move_leader(NodeId(to as u8), BOUND).expect("handed over");
+            operator.move_leader(ReplicaId(to as u8), BOUND).expect("handed over");
             three.whole();
         }
         true
@@ -237,7 +239,7 @@ fn hands_over(addresses: Vec<Address>) {
     let missing = items.iter().filter(|item| !walked.contains(&item.to_le_bytes()[..])).count();
     assert_eq!(missing, 0, "of {} items", items.len());
     let stranger = Operator { group: 8, ..operator };
-    let refused = stranger.move_leader(NodeId(0), Duration::from_millis(1)).expect_err("a stranger");
+    let refused = stranger.move_leader(ReplicaId(0), Duration::from_millis(1)).expect_err("a stranger");
     assert!(refused.to_string().contains("has no replica of group"), "{refused}");
 }
 

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Instant;
 
-use longarm_base::NodeId;
+use longarm_base::ReplicaId;
 use longarm_fabric::{Address, Any, Login};
 use longarm_server::{Deny, Operator, OrderError, Server, VoteStore};
 
@@ -53,7 +53,7 @@ fn is_replaced(addresses: Vec<Address>) {
             let orders = scope.spawn(|| {
                 let more = at_last(|| operator.add(&member(&addresses, new), BOUND));
                 assert_eq!(more.members.len(), FOUNDERS + 1);
-                let less = at_last(|| operator.remove(NodeId(old as u8), BOUND));
+                let less = at_last(|| operator.remove(ReplicaId(old as u8), BOUND));
                 assert!(less.members.len() == FOUNDERS && less.leader.0 != old as u8, "{less:?}");
             });
             while !orders.is_finished() {
@@ -63,7 +63,7 @@ fn is_replaced(addresses: Vec<Address>) {
             orders.join().expect("it does not panic");
         });
         let told = vaults[new].load().expect("kept").expect("something").members;
-        assert!(told.has(NodeId(new as u8)), "{told:?}");
+        assert!(told.has(ReplicaId(new as u8)), "{told:?}");
         // The replica that goes tells the client where to go.
         client.put(b"last", b"of a round").expect("put");
         drop(servers[old].take());

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use longarm_base::{Nanos, NodeId, Term, UnixMillis};
+use longarm_base::{Nanos, ReplicaId, Term, UnixMillis};
 use longarm_index::hash::SlotKind;
 use longarm_memory::Mapped;
 use longarm_wire::{Condition, Request, RequestKind};
@@ -66,7 +66,7 @@ proptest! {
     ) {
         let slots = if pointer { SlotKind::Pointer16 } else { SlotKind::Inline64 };
         let alone = engine(slots, Eviction::None, LIMIT);
-        let group = engine_of(Term::new(1, NodeId(1)), 0, slots, LIMIT, &arena(LIMIT));
+        let group = engine_of(Term::new(1, ReplicaId(1)), 0, slots, LIMIT, &arena(LIMIT));
         let (mut ours, mut theirs) = (alone.worker_context(0), group.worker_context(0));
         let mut unix = 1_000_000;
         for asked in &asked {

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use longarm_base::{Csn, EntryRef, Nanos, NodeId, Place, Term};
+use longarm_base::{Csn, EntryRef, Nanos, Place, ReplicaId, Term};
 use longarm_index::hash::{Geometry, ReadGranularity, Search, SearchStep, SlotKind};
 use longarm_memory::{Cut, Journal, JournalPart};
 use longarm_store::object;
@@ -207,7 +207,7 @@ impl Bed {
 /// Runs a test for each kind of slot, on a server of its own and as the leader of a group.
 fn each(test: impl Fn(&Bed)) {
     for slots in [SlotKind::Inline64, SlotKind::Pointer16] {
-        for term in [None, Some(Term::new(1, NodeId(0)))] {
+        for term in [None, Some(Term::new(1, ReplicaId(0)))] {
             test(&Bed::new(slots, term));
         }
     }
@@ -261,7 +261,7 @@ fn an_increment_and_a_touch_are_seen_once_and_for_all() {
 /// before it, and no reader sees it.
 #[test]
 fn a_write_that_comes_late_is_seen_by_nobody() {
-    let term = Term::new(1, NodeId(0));
+    let term = Term::new(1, ReplicaId(0));
     for slots in [SlotKind::Inline64, SlotKind::Pointer16] {
         let bed = Bed::new(slots, Some(term));
         for value in VALUES {
@@ -284,7 +284,7 @@ fn a_write_that_comes_late_is_seen_by_nobody() {
 /// A version that is moved to another place stays what it is.
 #[test]
 fn a_move_is_seen_by_nobody() {
-    let bed = Bed::new(SlotKind::Inline64, Some(Term::new(1, NodeId(0))));
+    let bed = Bed::new(SlotKind::Inline64, Some(Term::new(1, ReplicaId(0))));
     for value in VALUES {
         let csn = bed.put(value);
         let (place, _) = named(&bed.engine, KEY);

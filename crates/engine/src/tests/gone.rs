@@ -1,6 +1,6 @@
 //! Expired items: once a client was told that an item is gone, no client finds it again (decision 16).
 
-use longarm_base::{NodeId, Term, UnixMillis};
+use longarm_base::{ReplicaId, Term, UnixMillis};
 use longarm_index::hash::SlotKind;
 use longarm_wire::{Request, RequestKind, Status};
 
@@ -37,7 +37,7 @@ fn that_ask_for_it() -> [Request<'static>; 4] {
 #[test]
 fn nobody_is_told_that_an_item_is_gone_while_a_write_that_found_it_is_under_way() {
     for write in that_ask_for_it() {
-        let engine = engine_of(Term::new(1, NodeId(0)), 0, SlotKind::Inline64, LIMIT, &arena(LIMIT));
+        let engine = engine_of(Term::new(1, ReplicaId(0)), 0, SlotKind::Inline64, LIMIT, &arena(LIMIT));
         let (mut context, mut reader) = (engine.worker_context(0), engine.worker_context(1));
         let get = request(RequestKind::Get);
         assert!(execute(&engine, &mut context, TIMES, &put()).is_ok());
@@ -60,7 +60,7 @@ fn what_was_told_to_be_gone_is_gone_for_whoever_looked_at_the_clock_before() {
     for write in that_ask_for_it() {
         for group in [false, true] {
             let engine = match group {
-                true => engine_of(Term::new(1, NodeId(0)), 0, SlotKind::Inline64, LIMIT, &arena(LIMIT)),
+                true => engine_of(Term::new(1, ReplicaId(0)), 0, SlotKind::Inline64, LIMIT, &arena(LIMIT)),
                 false => engine(SlotKind::Inline64, Eviction::None, LIMIT),
             };
             let mut context = engine.worker_context(0);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use longarm_base::{Nanos, NodeId, Term};
+use longarm_base::{Nanos, ReplicaId, Term};
 use longarm_index::hash::SlotKind;
 use longarm_store::Entry;
 use longarm_wire::{Request, RequestKind};
@@ -17,7 +17,7 @@ const LIMIT: u64 = 64 << 20;
 /// deleted and the copy's segment claimed in between, and no rule would keep the delete.
 #[test]
 fn a_copy_has_its_place_before_the_slot_is_looked_at() {
-    let engine = engine_of(Term::new(1, NodeId(0)), 0, SlotKind::Inline64, LIMIT, &arena(LIMIT));
+    let engine = engine_of(Term::new(1, ReplicaId(0)), 0, SlotKind::Inline64, LIMIT, &arena(LIMIT));
     let put = Request { key: b"key", value: b"value", ..Request::new(RequestKind::Put, 0) };
     assert!(execute(&engine, &mut engine.worker_context(0), TIMES, &put).is_ok());
     let (place, csn) = named(&engine, b"key");
@@ -49,7 +49,7 @@ fn a_copy_has_its_place_before_the_slot_is_looked_at() {
 /// the delete could be dropped while the copy, which it hides, is stored.
 #[test]
 fn a_delete_under_way_is_above_the_stable_point() {
-    let engine = engine_of(Term::new(1, NodeId(0)), 0, SlotKind::Inline64, LIMIT, &arena(LIMIT));
+    let engine = engine_of(Term::new(1, ReplicaId(0)), 0, SlotKind::Inline64, LIMIT, &arena(LIMIT));
     let mut context = engine.worker_context(0);
     let put = Request { key: b"key", value: b"value", ..Request::new(RequestKind::Put, 0) };
     let put = execute(&engine, &mut context, TIMES, &put).expect("it is written").csn;
@@ -68,7 +68,7 @@ fn a_delete_under_way_is_above_the_stable_point() {
 fn an_entry_that_is_being_moved_is_not_moved_again() {
     for kind in [RequestKind::Put, RequestKind::Delete] {
         let arena = arena(LIMIT);
-        let engine = engine_of(Term::new(1, NodeId(0)), 0, SlotKind::Inline64, LIMIT, &arena);
+        let engine = engine_of(Term::new(1, ReplicaId(0)), 0, SlotKind::Inline64, LIMIT, &arena);
         // The value is long, so a delete is in another segment, and is needed for as long as this one.
         let put = Request { key: b"key", value: &[7; 5000], ..Request::new(RequestKind::Put, 0) };
         let mut last =

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use longarm_base::limits::SEGMENT_BYTES;
-use longarm_base::{Nanos, NodeId, Term, UnixMillis};
+use longarm_base::{Nanos, ReplicaId, Term, UnixMillis};
 use longarm_index::control::Control;
 use longarm_index::hash::SlotKind;
 use longarm_memory::{Budget, Mapped, OwnedWords, Words};
@@ -26,7 +26,7 @@ const LIMIT: u64 = 256 << 20;
 const PAGE: usize = 4096;
 
 fn term(counter: u32) -> Term {
-    Term::new(counter, NodeId(1))
+    Term::new(counter, ReplicaId(1))
 }
 
 /// A follower, whose arena receives the leader's WRITEs.

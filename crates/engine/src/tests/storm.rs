@@ -1,7 +1,7 @@
 //! Memory that is full, and comes back. Leaders that each end before a quarantine does follow one another in
 //! little memory. The last leader stays: whatever they left, it takes writes again soon.
 
-use longarm_base::{Nanos, NodeId, Term, UnixMillis};
+use longarm_base::{Nanos, ReplicaId, Term, UnixMillis};
 use longarm_index::hash::SlotKind;
 use longarm_memory::Mapped;
 use longarm_store::OperationId;
@@ -27,7 +27,7 @@ fn at(ms: u64) -> Timestamps {
 }
 
 fn leader(term: u32, arena: &Mapped, ms: u64) -> Leader {
-    let engine = engine_of(Term::new(term, NodeId(1)), KEYS, SlotKind::Inline64, LIMIT, arena);
+    let engine = engine_of(Term::new(term, ReplicaId(1)), KEYS, SlotKind::Inline64, LIMIT, arena);
     Leader::over(engine, Recovered::default(), at(ms))
 }
 

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use longarm_base::limits::OPERATIONS_AHEAD;
-use longarm_base::{Nanos, NodeId, Term, UnixMillis};
+use longarm_base::{Nanos, ReplicaId, Term, UnixMillis};
 use longarm_index::hash::SlotKind;
 use longarm_memory::Mapped;
 use longarm_store::{Collector, Work};
@@ -43,7 +43,7 @@ impl Leader {
     pub fn new(counter: u32, slots: SlotKind, arena: &Mapped, times: Timestamps) -> Leader {
         // The expected number of items may be unknown, right or absurd.
         let found = [0, 200, u64::MAX][counter as usize % 3];
-        let engine = engine_of(Term::new(counter, NodeId(1)), found, slots, LIMIT, arena);
+        let engine = engine_of(Term::new(counter, ReplicaId(1)), found, slots, LIMIT, arena);
         Leader::over(engine, Recovered::default(), times)
     }
 

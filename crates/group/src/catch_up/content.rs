@@ -120,7 +120,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
             }
             self.go_on()?;
             if now() >= until {
-                // No worker changes it any more: it was so when this node took the arena over, and says
+                // No worker changes it any more: it was so when this replica took the arena over, and says
                 // nothing.
                 return Ok(line_bytes(self.memory(), segment));
             }
@@ -250,7 +250,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
 
 #[cfg(test)]
 mod tests {
-    use longarm_base::NodeId;
+    use longarm_base::ReplicaId;
     use longarm_store::segment::SegmentState;
 
     use super::*;
@@ -259,7 +259,8 @@ mod tests {
     /// released it. The next leader still has the segment, and what that replica has in it is not known.
     #[test]
     fn what_a_follower_has_let_go_of_is_given_to_it_anew() {
-        let at = |state| Line { state, generation: 3, term: Term::new(4, NodeId(1)), claim: 9, ..Line::FREE };
+        let at =
+            |state| Line { state, generation: 3, term: Term::new(4, ReplicaId(1)), claim: 9, ..Line::FREE };
         let (sealed, freed) = (at(SegmentState::Sealed), at(SegmentState::Free));
         assert!(is_unknown(&sealed, &freed));
         assert!(is_unknown(&sealed, &Line::FREE), "it never had it");

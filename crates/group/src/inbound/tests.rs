@@ -39,7 +39,7 @@ fn region(bytes: u64) -> Arc<Region> {
     Arc::new(Region::create(&options).expect("memory"))
 }
 
-/// Node 1 of a group, with the address at which other nodes find it.
+/// Replica 1 of a group, with the address at which other replicas find it.
 struct House<T: Transport> {
     inbound: Inbound<T::Qp>,
     memory: ReplicaMemory,
@@ -54,15 +54,15 @@ fn ms(ms: u64) -> Nanos {
     Nanos::from_millis(ms)
 }
 
-/// The door of node 1.
+/// The door of replica 1.
 fn inbound_of<Q: QueuePair>(memory: ReplicaMemory, role: PeerRole) -> Inbound<Q> {
     let address = Address::Sim("house".into());
-    let member = |node| Member { node: NodeId(node), address: address.clone() };
+    let member = |replica| Member { replica: ReplicaId(replica), address: address.clone() };
     let dir = tempfile::tempdir().expect("a directory");
     let vote_store: Arc<dyn VoteStore> = Arc::new(FileVoteStore::open(dir.path()).expect("a vote store"));
     let options = GroupOptions {
         id: 7,
-        node: NodeId(1),
+        replica: ReplicaId(1),
         members: vec![member(1), member(2), member(3)],
         timing: longarm_replica::Timing {
             heartbeat: ms(5),
@@ -103,26 +103,26 @@ impl<T: Transport> House<T> {
         }
     }
 
-    /// Calls `of` while the house lets visitors in, and its first term, node 2's, is open.
+    /// Calls `of` while the house lets visitors in, and its first term, replica 2's, is open.
     fn open(&self, listener: T::Listener, of: impl FnOnce(Term)) {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| self.host(listener, &stop));
             let _stop = Stop(&stop);
-            let term = Term::new(1, NodeId(2));
+            let term = Term::new(1, ReplicaId(2));
             self.inbound.fence(term).expect("nobody is there yet");
             of(term);
         });
     }
 
-    fn address(&self, transport: &Arc<T>, node: NodeId) -> PeerAddress<T> {
+    fn address(&self, transport: &Arc<T>, replica: ReplicaId) -> PeerAddress<T> {
         PeerAddress {
             transport: transport.clone(),
             group: self.group,
-            me: node,
+            me: replica,
             address: self.address.clone(),
             login: Login::None,
-            own: (TIMES, u64::from(node.0)),
+            own: (TIMES, u64::from(replica.0)),
             timeout: SOON,
         }
     }
@@ -208,8 +208,8 @@ fn fenced<T: Transport>(ours: T, theirs: T, address: &Address, rounds: u32) {
     let theirs = Arc::new(theirs);
     house.open(listener, |mut term| {
         let changed = (0..rounds).find(|round| {
-            let next = term.next_of(NodeId(if round % 2 == 0 { 3 } else { 2 })).expect("a term");
-            let still = house.round(&house.address(&theirs, term.node()), term, next);
+            let next = term.next_of(ReplicaId(if round % 2 == 0 { 3 } else { 2 })).expect("a term");
+            let still = house.round(&house.address(&theirs, term.leader()), term, next);
             term = next;
             !still
         });
@@ -234,7 +234,7 @@ fn what_is_pushed_has_landed_once_it_is_flushed() {
     let house = House::<Sim>::new(address);
     house.open(listener, |term| {
         let qp =
-            house.address(&Arc::new(sim.clone()), term.node()).memory(term, 64).expect("its term is open");
+            house.address(&Arc::new(sim.clone()), term.leader()).memory(term, 64).expect("its term is open");
         let mut bulk = Bulk::new(qp, &|| true);
         let until = now() + Nanos(SOON.as_nanos() as u64);
         let landed: Vec<bool> = (1..=4)
@@ -249,7 +249,7 @@ fn what_is_pushed_has_landed_once_it_is_flushed() {
 }
 
 /// Visits a house over tcp whose first term is open.
-fn visits(of: impl FnOnce(&House<Tcp>, &dyn Fn(NodeId) -> PeerAddress<Tcp>, Term)) {
+fn visits(of: impl FnOnce(&House<Tcp>, &dyn Fn(ReplicaId) -> PeerAddress<Tcp>, Term)) {
     visits_to(ListenOptions::default(), PeerRole::Client, of);
 }
 
@@ -257,22 +257,22 @@ fn visits(of: impl FnOnce(&House<Tcp>, &dyn Fn(NodeId) -> PeerAddress<Tcp>, Term
 fn visits_to(
     options: ListenOptions,
     role: PeerRole,
-    of: impl FnOnce(&House<Tcp>, &dyn Fn(NodeId) -> PeerAddress<Tcp>, Term),
+    of: impl FnOnce(&House<Tcp>, &dyn Fn(ReplicaId) -> PeerAddress<Tcp>, Term),
 ) {
     let listener = Tcp::new().listen(&"tcp://127.0.0.1:0".parse().expect("an address"), options);
     let listener = listener.expect("listen");
     let house = House::<Tcp>::that_asks(listener.address(), role);
     let transport = Arc::new(Tcp::new());
-    house.open(listener, |term| of(&house, &|node| house.address(&transport, node), term));
+    house.open(listener, |term| of(&house, &|replica| house.address(&transport, replica), term));
 }
 
 /// A WRITE of an older connection could land over what the leader pushes anew.
 #[test]
 fn a_leader_that_begins_anew_has_no_older_writers() {
     visits(|house, address, term| {
-        let mut older = address(term.node()).memory(term, 0).expect("its term is open");
+        let mut older = address(term.leader()).memory(term, 0).expect("its term is open");
         house.inbound.clear().expect("ended");
-        let younger = address(term.node()).memory(term, 0).expect("its term is open");
+        let younger = address(term.leader()).memory(term, 0).expect("its term is open");
         let until = now() + Nanos(SOON.as_nanos() as u64 / 4);
         let mut done = Completions::new(16);
         let mut i = 0;
@@ -291,7 +291,7 @@ fn a_leader_that_begins_anew_has_no_older_writers() {
 #[test]
 fn others_whose_leases_last_longer_are_not_let_in() {
     visits(|_, address, term| {
-        let other = |times| PeerAddress { own: (times, 2), ..address(term.node()) };
+        let other = |times| PeerAddress { own: (times, 2), ..address(term.leader()) };
         let others = [(49, 60_000), (500, 60_000), (50, 59_999)];
         for (promise, keep) in others {
             let times = GroupTimes { promise: ms(promise), keep: ms(keep) };
@@ -304,30 +304,30 @@ fn others_whose_leases_last_longer_are_not_let_in() {
         }
         other(TIMES).memory(term, 0).expect("its term is open");
         // An operator has no times, so its numbers have no meaning.
-        let operator = PeerAddress { own: Default::default(), ..address(NodeId(1)) };
+        let operator = PeerAddress { own: Default::default(), ..address(ReplicaId(1)) };
         operator.channel_for(Purpose::Operate).expect("he is let in");
     });
 }
 
-/// A client knows the group's number (it is told when it connects) and may know where its nodes are.
+/// A client knows the group's number (it is told when it connects) and may know where its replicas are.
 #[test]
 fn a_client_is_no_replica_and_no_operator() {
     let secret = |text: &str| Arc::<[u8]>::from(text.as_bytes());
     let (client, peer) = (Login::Secret(secret("of clients")), Login::Peer(secret("of replicas")));
     let options = ListenOptions { login: client.clone(), peers: peer.clone(), ..ListenOptions::default() };
     visits_to(options, PeerRole::Peer, |_, address, term| {
-        let address = |login: &Login, node| PeerAddress { login: login.clone(), ..address(node) };
+        let address = |login: &Login, replica| PeerAddress { login: login.clone(), ..address(replica) };
         let refusals = [
-            address(&client, NodeId(2)).channel().map(|_| ()).expect_err("a channel"),
-            address(&client, NodeId(2)).memory(term, 0).map(|_| ()).expect_err("the memory"),
-            address(&client, NodeId(1)).channel_for(Purpose::Operate).map(|_| ()).expect_err("orders"),
+            address(&client, ReplicaId(2)).channel().map(|_| ()).expect_err("a channel"),
+            address(&client, ReplicaId(2)).memory(term, 0).map(|_| ()).expect_err("the memory"),
+            address(&client, ReplicaId(1)).channel_for(Purpose::Operate).map(|_| ()).expect_err("orders"),
         ];
         for refused in refusals {
             assert!(refused.to_string().contains("peer_secret_file"), "{refused}");
         }
-        address(&peer, NodeId(2)).channel().expect("a replica's channel");
-        address(&peer, NodeId(2)).memory(term, 0).expect("its memory");
-        address(&peer, NodeId(1)).channel_for(Purpose::Operate).expect("an operator's");
+        address(&peer, ReplicaId(2)).channel().expect("a replica's channel");
+        address(&peer, ReplicaId(2)).memory(term, 0).expect("its memory");
+        address(&peer, ReplicaId(1)).channel_for(Purpose::Operate).expect("an operator's");
     });
 }
 
@@ -335,17 +335,17 @@ fn a_client_is_no_replica_and_no_operator() {
 #[test]
 fn of_two_processes_with_one_name_one_has_the_term() {
     visits(|house, address, term| {
-        let node = term.node();
-        assert!(house.inbound.is_owner(term, node, 5));
-        assert!(!house.inbound.is_owner(term, node, 6), "the other one");
-        let of = |life| PeerAddress { own: (TIMES, life), ..address(node) };
+        let replica = term.leader();
+        assert!(house.inbound.is_owner(term, replica, 5));
+        assert!(!house.inbound.is_owner(term, replica, 6), "the other one");
+        let of = |life| PeerAddress { own: (TIMES, life), ..address(replica) };
         of(5).memory(term, 0).expect("its term is open");
         let refused = of(6).memory(term, 0).map(|_| ()).expect_err("refused").to_string();
-        assert!(refused.contains("two processes say that they are node 2"), "{refused}");
-        let next = term.next_of(node).expect("a term");
-        assert!(house.inbound.is_owner(next, node, 6), "it was started anew, and stood again");
+        assert!(refused.contains("two processes say that they are replica 2"), "{refused}");
+        let next = term.next_of(replica).expect("a term");
+        assert!(house.inbound.is_owner(next, replica, 6), "it was started anew, and stood again");
         assert!(
-            house.inbound.is_owner(term, node, 5),
+            house.inbound.is_owner(term, replica, 5),
             "of an older term the machine says what is to be said"
         );
     });
@@ -357,16 +357,16 @@ fn talks_that_the_replica_has_taken_over_count() {
         let (mut channels, mut taken) = (Vec::new(), Vec::new());
         let until = now() + Nanos(SOON.as_nanos() as u64);
         for _ in 0..CHANNELS_MAX {
-            channels.push(address(NodeId(2)).channel().expect("there is room"));
+            channels.push(address(ReplicaId(2)).channel().expect("there is room"));
             // The visitor may know that it is connected before the replica has the connection.
             while taken.len() < channels.len() && now() < until {
                 taken.extend(house.inbound.new_requests(taken.len()));
             }
         }
         assert_eq!(taken.len(), CHANNELS_MAX);
-        assert!(address(NodeId(2)).channel().is_err(), "no room for one more");
+        assert!(address(ReplicaId(2)).channel().is_err(), "no room for one more");
         house.inbound.new_requests(0);
-        address(NodeId(2)).channel().expect("there is room again");
+        address(ReplicaId(2)).channel().expect("there is room again");
     });
 }
 

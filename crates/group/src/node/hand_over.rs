@@ -1,4 +1,4 @@
-//! The hand-over of a leader on an operator's order, or because its node is to end (`leave.rs`): what the
+//! The hand-over of a leader on an operator's order, or because its replica is to end (`leave.rs`): what the
 //! machine of `longarm_replica` wants done (`machine/transfer.rs` there), and what the operator is told.
 //!
 //! The heart lets the clients' leases run out first. Until then the leader serves as ever, a client without a
@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use longarm_base::{Nanos, NodeId, Term};
+use longarm_base::{Nanos, ReplicaId, Term};
 use longarm_fabric::{Address, Transport};
 use longarm_host::observe::{Observation as Seen, ReplicaStep, observe, reach};
 use longarm_host::{now, sleep};
@@ -19,7 +19,7 @@ use super::leader_handle::LeaderHandle;
 use super::transfer::LeaderTransfer;
 use crate::inbound::PeerRequests;
 
-/// The number of operators that the node listens to. If more come, those that came first are dropped.
+/// The number of operators that the replica listens to. If more come, those that came first are dropped.
 const LISTENED: usize = 8;
 /// The time between two looks at whether connections are closed.
 const CLOSING: Duration = Duration::from_micros(100);
@@ -57,7 +57,7 @@ impl<T: Transport> Node<T> {
             let event = match order {
                 Order::MoveLeader { to } => Event::HandOver(to),
                 Order::Add { member } => Event::ChangeMembers(ChangeRequest::Add(member)),
-                Order::Remove { node } => Event::ChangeMembers(ChangeRequest::Remove(node)),
+                Order::Remove { replica } => Event::ChangeMembers(ChangeRequest::Remove(replica)),
             };
             return self.begin(Some(asker), event);
         }
@@ -71,7 +71,7 @@ impl<T: Transport> Node<T> {
         self.operators.push(asker);
     }
 
-    /// Begins what an operator ordered, or what this node's end needs: notes it, and tells the machine.
+    /// Begins what an operator ordered, or what this replica's end needs: notes it, and tells the machine.
     pub(super) fn begin(&mut self, asker: Option<PeerRequests<T::Qp>>, event: Event) {
         let (to, until, changes) = match event {
             Event::HandOver(to) => (to, self.handed_over_by(), false),
@@ -82,7 +82,7 @@ impl<T: Transport> Node<T> {
         self.handle(event);
     }
 
-    /// When the node gives up waiting to hear of another leader.
+    /// When the replica gives up waiting to hear of another leader.
     fn handed_over_by(&self) -> Nanos {
         let timing = &self.group_options.timing;
         now() + timing.promise + timing.promise + Nanos(4 * timing.election.0)
@@ -96,21 +96,21 @@ impl<T: Transport> Node<T> {
 
     /// Notes that the replicas agreed: the next term has these members.
     pub(super) fn agreed(&mut self, members: Members) {
-        observe(|| Seen::Agreed { term: members.term, members: members.nodes() });
-        let names: Vec<_> = members.list.iter().map(|member| member.node.to_string()).collect();
+        observe(|| Seen::Agreed { term: members.term, members: members.replicas() });
+        let names: Vec<_> = members.list.iter().map(|member| member.replica.to_string()).collect();
         self.log(&format!("agreed: the replicas are {} from the next term on", names.join(", ")));
         if let Some(transfer) = &mut self.transfer {
             transfer.next = Some(members);
         }
     }
 
-    /// Tells an operator that waits that this node serves. It may have handed over to itself.
+    /// Tells an operator that waits that this replica serves. It may have handed over to itself.
     pub(super) fn serves_again(&mut self, term: Term) {
         let me = self.group().me();
         self.served_by(me, term, now());
     }
 
-    fn served_by(&mut self, leader: NodeId, term: Term, served: Nanos) {
+    fn served_by(&mut self, leader: ReplicaId, term: Term, served: Nanos) {
         self.reply(|transfer| {
             let gap = served.since(transfer.held.unwrap_or(served));
             match transfer.next.clone() {
@@ -122,8 +122,8 @@ impl<T: Transport> Node<T> {
         });
     }
 
-    /// Begins to hand over to a node: from now on the clients' leases run out.
-    pub(super) fn drain(&mut self, to: NodeId) {
+    /// Begins to hand over to a replica: from now on the clients' leases run out.
+    pub(super) fn drain(&mut self, to: ReplicaId) {
         let until = self.handed_over_by();
         let Some(leader) = &self.leading else { return };
         let begun = || LeaderTransfer::new(None, to, true, until);
@@ -131,10 +131,10 @@ impl<T: Transport> Node<T> {
         (transfer.to, transfer.until) = (to, until);
         leader.term.state.lock().wind_down();
         reach(ReplicaStep::Draining);
-        self.log(&format!("node {to} is to lead: waiting for clients' leases to end"));
+        self.log(&format!("replica {to} is to lead: waiting for clients' leases to end"));
     }
 
-    /// Ends the hand-over: this node leads on.
+    /// Ends the hand-over: this replica leads on.
     pub(super) fn stay(&mut self, why: Stay) {
         if let Some(leader) = &self.leading {
             leader.term.state.lock().stay();
@@ -148,12 +148,12 @@ impl<T: Transport> Node<T> {
     }
 
     /// Has the heart end the leader's lease and take the followers' promises back.
-    pub(super) fn release(&mut self, to: NodeId) {
+    pub(super) fn release(&mut self, to: ReplicaId) {
         let Some(leader) = &self.leading else { return };
         leader.term.state.lock().release(to);
         leader.heart_pause.poke();
         self.transferee = Some((leader.term.term, to));
-        self.log(&format!("node {} hands over to node {to}", self.group().me()));
+        self.log(&format!("replica {} hands over to replica {to}", self.group().me()));
     }
 
     /// Waits until no connection to a follower's memory is open. A fence would have to revoke an open one.
@@ -165,22 +165,22 @@ impl<T: Transport> Node<T> {
         }
     }
 
-    /// The node that most likely leads: the transferee of the promised term, if this node has handed that
-    /// term over; else the node to which the promised term belongs.
-    pub(super) fn likely_leader(&self) -> Option<NodeId> {
+    /// The replica that most likely leads: the transferee of the promised term, if this replica has handed
+    /// that term over; else the replica to which the promised term belongs.
+    pub(super) fn likely_leader(&self) -> Option<ReplicaId> {
         let promised = self.machine.promised();
         let transferee =
             self.transferee.filter(|(term, _)| *term == promised).map(|(_, transferee)| transferee);
-        transferee.or_else(|| (promised != Term::ZERO).then_some(promised.node()))
+        transferee.or_else(|| (promised != Term::ZERO).then_some(promised.leader()))
     }
 
     /// Notes that a leader says for how long it has served.
-    pub(super) fn heard_of_leader(&mut self, node: NodeId, term: Term, since: Nanos) {
-        if term.node() != node || term < self.machine.promised() || self.leading.is_some() {
+    pub(super) fn heard_of_leader(&mut self, replica: ReplicaId, term: Term, since: Nanos) {
+        if term.leader() != replica || term < self.machine.promised() || self.leading.is_some() {
             return;
         }
         let served = Nanos(now().0.saturating_sub(since.0));
-        self.served_by(node, term, served);
+        self.served_by(replica, term, served);
     }
 
     fn reply(&mut self, reply: impl FnOnce(&LeaderTransfer<T::Qp>) -> OperatorReply) {
@@ -199,7 +199,7 @@ impl<T: Transport> Node<T> {
             transfer.until = transfer.until.min(by);
             let me = self.machine.group().me();
             if let Some(members) = transfer.next.clone().filter(|next| !next.has(me)) {
-                // No leader tells this node anything any more: it is no member of the next term.
+                // No leader tells this replica anything any more: it is no member of the next term.
                 let leader = transfer.to;
                 return self.reply(|_| OperatorReply::Changed { members, leader, gap: None });
             }

@@ -61,8 +61,9 @@ impl<T: Transport> Node<T> {
         let worth = || !self.stop.is_stopped();
         let scan = self.scan.take();
         let patience = Patience { limit: PATIENCE, worth: &worth };
-        let tail = install::complete(&self.arena, scan, start, me, |node| self.peer_address(node), patience)
-            .map_err(|why| why.to_string())?;
+        let tail =
+            install::complete(&self.arena, scan, start, me, |replica| self.peer_address(replica), patience)
+                .map_err(|why| why.to_string())?;
         let cuts: Vec<u64> = start.cuts.iter().map(|cut| cut.len).collect();
         let standby = self.standby.take(&self.arena.sums, start.base, &cuts);
         let unix = if Mutant::OwnCalendar.is_on() { 0 } else { start.unix };
@@ -91,7 +92,7 @@ impl<T: Transport> Node<T> {
         Core::of_term(self.term_options(), self.lent.clone(), keys, start, standby)
     }
 
-    /// What a leader told of the ages of versions, perhaps this node itself.
+    /// What a leader told of the ages of versions, perhaps this replica itself.
     pub(super) fn told_ages(&self) -> ToldAges {
         page::AGES.map(|at| {
             let (csn, age) = page::age_of(self.page.memory().load(at));
@@ -141,10 +142,10 @@ impl<T: Transport> Node<T> {
         self.serves_again(term);
         self.takeover.note(Step::Synced, now());
         let how = self.takeover.stats();
-        self.tell_of(Notice::Leads, &format!("node {} leads in term {term}, {how}", self.group().me()));
+        self.tell_of(Notice::Leads, &format!("replica {} leads in term {term}, {how}", self.group().me()));
     }
 
-    /// Ends the term that this node leads. If it is `for_another` term, which is to be promised next, this
+    /// Ends the term that this replica leads. If it is `for_another` term, which is to be promised next, this
     /// returns only when the leader's lease is over.
     pub(super) fn step_down(&mut self, for_another: bool) {
         let Some(mut leader) = self.leading.take() else { return };
@@ -162,7 +163,7 @@ impl<T: Transport> Node<T> {
         }
         self.clear_floors();
         for (stream, progress) in leader.term.core.engine.progress().iter().enumerate() {
-            // The node surely has what it wrote itself.
+            // The replica surely has what it wrote itself.
             self.page.memory().store(page::floor_at(stream), progress.written());
         }
         self.page.memory().store(page::RECLAIMED, leader.term.releases.lock().count());

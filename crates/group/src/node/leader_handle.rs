@@ -1,8 +1,8 @@
-//! The term that a node leads, as the node's own thread has it.
+//! The term that a replica leads, as the replica's own thread has it.
 
 use std::sync::Arc;
 
-use longarm_base::NodeId;
+use longarm_base::ReplicaId;
 use longarm_fabric::QueuePair;
 use longarm_host::{Pause, Thread};
 use longarm_replica::Turns;
@@ -27,10 +27,12 @@ impl<Q: QueuePair> LeaderHandle<Q> {
     }
 
     /// Whether a follower has all that was written, and knows of all that was freed.
-    pub fn has_all(&self, node: NodeId) -> bool {
+    pub fn has_all(&self, replica: ReplicaId) -> bool {
         let followers = self.term.followers.lock();
-        let Some(follower) = followers.iter().find(|follower| follower.node == node) else { return false };
+        let Some(follower) = followers.iter().find(|follower| follower.replica == replica) else {
+            return false;
+        };
         let written = self.term.core.engine.progress().iter().map(|stream| stream.written());
-        follower.progress().lag(written) == 0 && self.term.releases.lock().is_done(node)
+        follower.progress().lag(written) == 0 && self.term.releases.lock().is_done(replica)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The server that ends the replica waits for that only up to a bound (`stop.rs`).
 
-use longarm_base::NodeId;
+use longarm_base::ReplicaId;
 use longarm_fabric::Transport;
 use longarm_replica::{Event, Role, RoleKind};
 
@@ -22,7 +22,10 @@ impl<T: Transport> Node<T> {
                 if let Some(to) = self.nearest() {
                     return self.begin(None, Event::HandOver(to));
                 }
-                self.log(&format!("node {} ends while it leads: no follower is in sync", self.group().me()));
+                self.log(&format!(
+                    "replica {} ends while it leads: no follower is in sync",
+                    self.group().me()
+                ));
             }
             RoleKind::Follower | RoleKind::Learner | RoleKind::PreCandidate => {}
         }
@@ -33,7 +36,7 @@ impl<T: Transport> Node<T> {
     pub(super) fn leave_at_last(&self) {
         if self.is_leaving() {
             self.log(&format!(
-                "node {} ends, and has not heard of another leader in time",
+                "replica {} ends, and has not heard of another leader in time",
                 self.group().me()
             ));
         }
@@ -44,14 +47,14 @@ impl<T: Transport> Node<T> {
     }
 
     /// The follower that lacks least, among those that are in sync.
-    fn nearest(&self) -> Option<NodeId> {
+    fn nearest(&self) -> Option<ReplicaId> {
         let (Role::Leading { synced, .. }, Some(leader)) = (self.machine.role(), &self.leading) else {
             return None;
         };
         let progress = leader.term.core.engine.progress();
-        let may = |node: NodeId| synced.has(node) && self.group().members().has(node);
+        let may = |replica: ReplicaId| synced.has(replica) && self.group().members().has(replica);
         let followers = leader.term.followers.lock();
-        let followers = followers.iter().filter(|follower| may(follower.node));
-        followers.min_by_key(|follower| follower.stats(progress).lag).map(|follower| follower.node)
+        let followers = followers.iter().filter(|follower| may(follower.replica));
+        followers.min_by_key(|follower| follower.stats(progress).lag).map(|follower| follower.replica)
     }
 }

@@ -1,9 +1,9 @@
 //! The members of the group, as this replica is told of them. It has a thread for each other member that
-//! speaks with it, for as long as that node is a member or is to become one.
+//! speaks with it, for as long as that replica is a member or is to become one.
 
 use std::sync::Arc;
 
-use longarm_base::NodeId;
+use longarm_base::ReplicaId;
 use longarm_fabric::{Address, Transport};
 use longarm_host::observe::{Observation as Seen, ReplicaStep, observe, reach};
 use longarm_replica::{Event, Machine};
@@ -33,7 +33,7 @@ impl<T: Transport> Node<T> {
         match self.group_options.vote_store.store(&promise) {
             Ok(()) => {
                 let members = &promise.members;
-                observe(|| Seen::Kept { term: members.term, members: members.nodes() });
+                observe(|| Seen::Kept { term: members.term, members: members.replicas() });
                 Event::Kept(promise.members)
             }
             Err(error) => {
@@ -44,19 +44,19 @@ impl<T: Transport> Node<T> {
     }
 
     /// The address of a replica, as far as this one knows it.
-    pub(super) fn address_of(&self, node: NodeId) -> Option<Address> {
-        match known(&self.machine).find(|member| member.node == node) {
+    pub(super) fn address_of(&self, replica: ReplicaId) -> Option<Address> {
+        match known(&self.machine).find(|member| member.replica == replica) {
             Some(member) => member.address.parse().ok(),
-            None => self.group_options.address_of(node).cloned(),
+            None => self.group_options.address_of(replica).cloned(),
         }
     }
 
-    pub(super) fn peer_address(&self, node: NodeId) -> Option<PeerAddress<T>> {
+    pub(super) fn peer_address(&self, replica: ReplicaId) -> Option<PeerAddress<T>> {
         Some(PeerAddress {
             transport: self.transport.clone(),
             group: self.group_options.id,
             me: self.group().me(),
-            address: self.address_of(node)?,
+            address: self.address_of(replica)?,
             login: self.login.clone(),
             own: (group_times(&self.group_options, &self.options), self.life),
             timeout: std::time::Duration::from_nanos(self.group_options.timing.election.0.max(50_000_000)),
@@ -64,45 +64,47 @@ impl<T: Transport> Node<T> {
     }
 
     /// Starts and stops threads so that there is one for each known replica but this one, and for no other
-    /// node.
+    /// replica.
     pub(super) fn update_peers(&mut self) {
         let (machine, me) = (&self.machine, self.group().me());
-        let is = |node: &NodeId, it: &PeerHandle<T::Qp>| {
-            known(machine).any(|member| member.node == *node && member.address == it.address)
+        let is = |replica: &ReplicaId, it: &PeerHandle<T::Qp>| {
+            known(machine).any(|member| member.replica == *replica && member.address == it.address)
         };
-        let gone = self.peers.extract_if(.., |node, it| !is(node, it));
-        for (node, peer) in gone {
+        let gone = self.peers.extract_if(.., |replica, it| !is(replica, it));
+        for (replica, peer) in gone {
             peer.commands.pause.stop();
-            self.retired_peers.push((node, peer.thread));
+            self.retired_peers.push((replica, peer.thread));
         }
         for (_, thread) in self.retired_peers.extract_if(.., |(_, thread)| thread.is_over()) {
             let _ = thread.join();
         }
-        // A thread that has not ended yet may still attend to its node: what it does then must not be taken
-        // for what the next one does.
-        let ends = |node: NodeId| self.retired_peers.iter().any(|(retired, _)| *retired == node);
+        // A thread that has not ended yet may still attend to its replica: what it does then must not be
+        // taken for what the next one does.
+        let ends = |replica: ReplicaId| self.retired_peers.iter().any(|(retired, _)| *retired == replica);
         let new = |member: &&MemberAt| {
-            let known = member.node == me || self.peers.contains_key(&member.node);
-            !known && !ends(member.node)
+            let known = member.replica == me || self.peers.contains_key(&member.replica);
+            !known && !ends(member.replica)
         };
         let new: Vec<MemberAt> = known(machine).filter(new).cloned().collect();
         for member in new {
             // The member may be in several of the sets.
-            if !self.peers.contains_key(&member.node) {
+            if !self.peers.contains_key(&member.replica) {
                 self.meet(member);
             }
         }
     }
 
     fn meet(&mut self, member: MemberAt) {
-        let (node, commands) = (member.node, Arc::<PeerCommands<T::Qp>>::default());
-        let Some(address) = self.peer_address(node) else {
-            return self
-                .log(&format!("node {node} cannot be reached: what is its address, {}?", member.address));
+        let (replica, commands) = (member.replica, Arc::<PeerCommands<T::Qp>>::default());
+        let Some(address) = self.peer_address(replica) else {
+            return self.log(&format!(
+                "replica {replica} cannot be reached: what is its address, {}?",
+                member.address
+            ));
         };
         let peer = Peer {
             address,
-            node,
+            replica,
             commands: commands.clone(),
             events: self.events.clone(),
             patience: PATIENCE,
@@ -110,16 +112,16 @@ impl<T: Transport> Node<T> {
             channel: None,
             open: 0,
         };
-        match spawn(&format!("longarm-peer-{node}"), move || peer.run()) {
+        match spawn(&format!("longarm-peer-{replica}"), move || peer.run()) {
             Ok(thread) => {
                 if let Some(leader) =
                     self.leading.as_ref().filter(|leader| leader.term.state.lock().is_formed())
                 {
                     commands.keep_caught_up(Some(leader.term.clone()));
                 }
-                self.peers.insert(node, PeerHandle { commands, address: member.address, thread });
+                self.peers.insert(replica, PeerHandle { commands, address: member.address, thread });
             }
-            Err(error) => self.log(&format!("node {node} cannot be spoken with: {error}")),
+            Err(error) => self.log(&format!("replica {replica} cannot be spoken with: {error}")),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The other replicas, as a node's own thread has them.
+//! The other replicas, as a replica's own thread has them.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(super) struct PeerHandle<Q> {
 /// The members that the group begins with, as its options name them. A replica that is to be added begins
 /// without members.
 pub(super) fn founders(options: &GroupOptions) -> Members {
-    let member = |member: &Member| MemberAt { node: member.node, address: member.address.to_string() };
+    let member = |member: &Member| MemberAt { replica: member.replica, address: member.address.to_string() };
     let list = if options.joins { Vec::new() } else { options.members.iter().map(member).collect() };
     Members { term: Term::ZERO, changed: false, list }
 }

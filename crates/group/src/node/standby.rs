@@ -19,7 +19,7 @@ use longarm_engine::session;
 const AGAIN: Nanos = Nanos::from_millis(1_000);
 
 impl<T: Transport> Node<T> {
-    /// Takes a little more into the standby index, while the node follows.
+    /// Takes a little more into the standby index, while the replica follows.
     pub(super) fn advance_standby(&mut self) {
         let Some(sync) = self.machine.sync() else { return };
         let now = now();
@@ -54,7 +54,7 @@ impl<T: Transport> Node<T> {
             populate: false,
             ..self.term_options().engine(self.group_options.hash_key, Some(Term::ZERO))
         };
-        // The memory may hold an index of an earlier term of this node, or one that was too small.
+        // The memory may hold an index of an earlier term of this replica, or one that was too small.
         self.lent.index.memory().discard(0, self.lent.index.bytes());
         let (index, arena) = (self.lent.index.memory().clone(), self.arena.memory.clone());
         let control = Control::of(self.lent.control.memory().clone(), self.arena.sums.clone());

@@ -1,13 +1,13 @@
 //! A worker that is in the middle of its turn when a follower is let go.
 
-use longarm_base::NodeId;
+use longarm_base::ReplicaId;
 use longarm_fabric::{Broken, Granted, SetupError};
 use longarm_host::Pause;
 
 use super::*;
 use crate::follower::Follower;
 
-const FOLLOWER: NodeId = NodeId(2);
+const FOLLOWER: ReplicaId = ReplicaId(2);
 
 /// A queue pair that completes what was sent up to a position. Just before that, the thread that attends to
 /// the follower lets the follower go, and notes what it leaves with.
@@ -62,7 +62,7 @@ fn what_a_follower_acknowledges_while_it_is_let_go_is_not_counted() {
     let attachment = Attachment::new(&follower, 0);
     attachment.set_start(0);
     attachment.ack(3);
-    let group = Group::new(NodeId(1), &[1, 2, 3].map(NodeId)).expect("a group");
+    let group = Group::new(ReplicaId(1), &[1, 2, 3].map(ReplicaId)).expect("a group");
     let mut gate = Gate::new(group);
     let qp = Late { follower: follower.clone(), completes: Some(5), left: Vec::new() };
     let mut outgoing = Outgoing { qp, attachment, sender: Sender::new(0, 1, 64), synced: false };

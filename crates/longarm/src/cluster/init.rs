@@ -5,10 +5,10 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use longarm_server::{Member, Timing};
+use longarm_server::Timing;
 
 use super::placement::spread;
-use super::{Cluster, GROUPS_MAX, Group, REPLICAS_MAX};
+use super::{Cluster, GROUPS_MAX, Group, NodeAt, NodeId, REPLICAS_MAX};
 use crate::output::{Exit, Failure};
 use crate::replaced;
 
@@ -22,7 +22,7 @@ pub struct Division {
 }
 
 /// Makes a cluster of these nodes, with ids and keys that no other cluster has.
-pub fn draw(mut nodes: Vec<Member>, division: Division, timing: Timing) -> Result<Cluster, Failure> {
+pub fn draw(mut nodes: Vec<NodeAt>, division: Division, timing: Timing) -> Result<Cluster, Failure> {
     let Division { groups, replicas } = division;
     let wrong = |fault: String| {
         Failure::new(Exit::Usage, fault)
@@ -44,10 +44,12 @@ pub fn draw(mut nodes: Vec<Member>, division: Division, timing: Timing) -> Resul
         longarm_host::random()
             .map_err(|error| Failure::new(Exit::System, format!("cannot draw random numbers: {error}")))
     };
-    let group = |replicas| {
+    let group = |nodes: Vec<NodeId>| {
         let [id, sum_key, hash_key] = draw()?;
         // Zero stands for a server without a group.
-        Ok(Group { id: id.max(1), sum_key, hash_key, replicas })
+        let mut group = Group { id: id.max(1), sum_key, hash_key, replicas: Vec::new() };
+        nodes.into_iter().for_each(|node| group.place(node));
+        Ok(group)
     };
     let groups = spread(&names, groups, replicas).into_iter().map(group);
     let groups = groups.collect::<Result<Vec<_>, Failure>>()?;

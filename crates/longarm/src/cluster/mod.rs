@@ -10,10 +10,19 @@ mod tests;
 
 use std::path::Path;
 
+use longarm_base::ReplicaId;
+
 pub use init::{Division, create, draw, replace};
-pub use longarm_cluster::{Cluster, GROUPS_MAX, Group, REPLICAS_MAX, numbers, parse_member};
+pub use longarm_cluster::{
+    Cluster, GROUPS_MAX, Group, NodeAt, NodeId, REPLICAS_MAX, ReplicaOn, numbers, parse_node,
+};
 
 use crate::output::{Exit, Failure};
+
+/// Names the node of a replica for people; a replica of which the file does not know goes by its id.
+pub fn named(node: Option<NodeId>, replica: ReplicaId) -> String {
+    node.map_or_else(|| format!("replica {replica}"), |node| format!("node {node}"))
+}
 
 /// Reads the file of a cluster.
 pub fn read(path: &Path) -> Result<Cluster, Failure> {

@@ -1,6 +1,6 @@
 //! Places the groups of a new cluster on its nodes: spreads replicas evenly, and leaders too.
 
-use longarm_base::NodeId;
+use super::NodeId;
 
 /// Chooses the nodes of each of `groups` groups; the first node of a group is to lead it first. Every node
 /// gets as many replicas as any other node, or one more. The same holds for the groups that a node leads.
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn replicas_and_leaders_are_spread_evenly() {
-        for count in 1..=12u8 {
+        for count in 1..=12u32 {
             let nodes: Vec<_> = (0..count).map(|node| NodeId(3 * node + 1)).collect();
             for replicas in 1..=nodes.len().min(9) {
                 for groups in 1..=64 {

@@ -1,8 +1,8 @@
 use std::os::unix::fs::PermissionsExt;
 
-use longarm_base::{Nanos, NodeId};
+use longarm_base::{Nanos, ReplicaId};
 use longarm_client::Topology;
-use longarm_server::{Member, Timing};
+use longarm_server::Timing;
 
 use super::*;
 
@@ -11,9 +11,9 @@ fn timing() -> Timing {
     Timing { heartbeat: ms(5), suspect: ms(40), promise: ms(50), election: ms(500) }
 }
 
-fn nodes() -> Vec<Member> {
+fn nodes() -> Vec<NodeAt> {
     let nodes = ["3=shm:/tmp/\"odd\" c", "1=tcp://127.0.0.1:7101", "2=verbs://b:7102"];
-    nodes.map(|text| parse_member(text).expect(text)).to_vec()
+    nodes.map(|text| parse_node(text).expect(text)).to_vec()
 }
 
 fn three() -> Cluster {
@@ -35,6 +35,45 @@ fn what_is_written_reads_back() {
     (group.id, group.sum_key, group.hash_key) = (u64::MAX, 0, 1);
     group.replicas.truncate(1);
     assert_eq!(parse(&extreme.to_toml()).expect("our own text"), extreme);
+}
+
+fn on(replica: u8, node: u32) -> ReplicaOn {
+    ReplicaOn { replica: ReplicaId(replica), node: NodeId(node) }
+}
+
+/// A group knows 128 replicas by their ids; a cluster may have more nodes than that.
+#[test]
+fn a_replica_has_the_number_of_its_node_where_it_can() {
+    let far = |number: u32| parse_node(&format!("{number}=tcp://n{number}:1")).expect("a node");
+    let nodes: Vec<NodeAt> = [3, 127, 128, 70_000].map(far).to_vec();
+    let mut cluster = draw(nodes, Division { groups: 1, replicas: 4 }, timing()).expect("a cluster");
+    let placed = [on(3, 3), on(127, 127), on(0, 128), on(1, 70_000)];
+    assert_eq!(cluster.groups[0].replicas, placed);
+    let text = cluster.to_toml();
+    assert!(text.contains("replicas = [3, 127, \"0@128\", \"1@70000\"]\n"), "{text}");
+    assert_eq!(parse(&text).expect("our own text"), cluster);
+    let members = cluster.members_of(&cluster.groups[0]);
+    let at_last = (members[3].replica, members[3].address.to_string());
+    assert_eq!(at_last, (ReplicaId(1), "tcp://n70000:1".into()));
+    // Node 1 comes, and the id 1 is taken.
+    cluster.nodes.push(far(1));
+    cluster.groups[0].place(NodeId(1));
+    assert_eq!(cluster.groups[0].replicas[4], on(2, 1));
+    assert_eq!(cluster.groups[0].node_of(ReplicaId(1)), Some(NodeId(70_000)));
+    assert_eq!(cluster.groups[0].on(NodeId(2)), None);
+    let wrong = [
+        ("[3, 128]", "128 is no replica's id, which is 0 to 127: write \"R@128\" for replica R on that node"),
+        ("[3, \"4@\"]", "\"4@\" is not of the form \"R@N\""),
+        ("[3, \"128@127\"]", "128 is no replica's id"),
+        ("[3, \"3@127\"]", "two replicas of a group have the id 3"),
+        ("[3, \"4@3\"]", "two replicas on node 3"),
+        ("[3, true]", "expected the number of a node, or \"R@N\" for replica R on node N"),
+    ];
+    for (replicas, fault) in wrong {
+        let text = text.replace("[3, 127, \"0@128\", \"1@70000\"]", replicas);
+        let found = parse(&text).expect_err(replicas);
+        assert!(found.contains(fault) && found.contains("replicas"), "{found}");
+    }
 }
 
 /// A file as it was written before a cluster could have several groups.
@@ -63,8 +102,8 @@ address = \"tcp://a:1\"
 fn the_first_format_is_one_group_on_all_nodes() {
     let cluster = parse(FIRST).expect("format 1");
     assert_eq!(cluster.numbers(), "1, 2");
-    let expected = Group { id: 0xaa, sum_key: 0xbb, hash_key: 0xcc, replicas: vec![NodeId(1), NodeId(2)] };
-    assert_eq!(cluster.groups, [expected]);
+    let replicas = [1, 2].map(|id| on(id, id.into())).to_vec();
+    assert_eq!(cluster.groups, [Group { id: 0xaa, sum_key: 0xbb, hash_key: 0xcc, replicas }]);
     assert_eq!(parse(&cluster.to_toml()).expect("format 2"), cluster);
     let mixed = format!("{FIRST}\n[[group]]\nid = \"00000000000000aa\"\n");
     assert!(parse(&mixed).expect_err("of both").contains("unknown field `group`"));
@@ -73,7 +112,7 @@ fn the_first_format_is_one_group_on_all_nodes() {
 #[test]
 fn clients_find_groups_where_nodes_have_them() {
     let mut cluster = three();
-    cluster.groups[0].replicas = vec![NodeId(2), NodeId(1)];
+    cluster.groups[0].replicas = vec![on(2, 2), on(1, 1)];
     let topology = Topology::from(&cluster);
     let found: Vec<_> = topology.groups().iter().map(|group| (group.id, group.addresses.len())).collect();
     assert_eq!(found, [(cluster.groups[0].id, 2), (cluster.groups[1].id, 3)]);
@@ -107,7 +146,7 @@ fn faults_name_file_line_and_field() {
         (replicas.as_str(), "replicas = []", "replicas: a group has 1 to 9 replicas, this one 0"),
         (replicas.as_str(), "replicas = [1, 2, 1]", "replicas: a group has two replicas on node 1"),
         (replicas.as_str(), "replicas = [1, 2, 4]", "replicas: node 4 is not of the cluster: it has 1, 2, 3"),
-        (replicas.as_str(), "replicas = [300]", "group.replicas: 300 names no node"),
+        (replicas.as_str(), "replicas = [300]", "group.replicas: 300 is no replica's id"),
         ("lease = \"50ms\"", "lease = \"50\"", "timing.lease: \"50\" has no known unit"),
         ("lease = \"50ms\"", "leese = \"50ms\"", "leese: unknown field `leese`"),
         (
@@ -115,7 +154,7 @@ fn faults_name_file_line_and_field() {
             "heartbeat = \"50ms\"",
             "g.toml: timing: a leader is to be suspected after two",
         ),
-        ("number = 2", "number = 128", "node.number: 128 names no node; expected 0 to 127"),
+        ("number = 2", "number = 4294967296", "4294967296 names no node; expected 0 to 4294967295"),
         ("number = 2", "number = -1", "node.number: -1 names no node"),
         ("number = 2", "number = 1", "g.toml: node: node 1 is named twice"),
         ("verbs://b:7102", "carrier-pigeon", "node.address: address \"carrier-pigeon\" names no transport"),
@@ -134,7 +173,7 @@ fn faults_name_file_line_and_field() {
 #[test]
 fn a_cluster_has_a_possible_size() {
     let refused = |count: usize, groups, replicas| {
-        let member = |i: usize| parse_member(&format!("{i}=tcp://h:{}", 7000 + i)).expect("a member");
+        let member = |i: usize| parse_node(&format!("{i}=tcp://h:{}", 7000 + i)).expect("a member");
         let drawn = draw((0..count).map(member).collect(), Division { groups, replicas }, timing());
         drawn.err().map(|failure| failure.message)
     };
@@ -154,17 +193,17 @@ fn a_cluster_has_a_possible_size() {
 }
 
 #[test]
-fn members_are_a_number_and_an_address() {
+fn nodes_are_a_number_and_an_address() {
     for (text, part) in [
         ("tcp://h:1", "such as 1=tcp://host:7411"),
         ("x=tcp://h:1", "\"x\" is no number of a node"),
-        ("200=tcp://h:1", "expected 0 to 127"),
+        ("-1=tcp://h:1", "expected 0 to 4294967295"),
         ("1=h:1", "expected shm:"),
     ] {
-        let fault = parse_member(text).expect_err(text);
+        let fault = parse_node(text).expect_err(text);
         assert!(fault.contains(part), "{text}: {fault}");
     }
-    assert_eq!(parse_member("127=tcp://h:1").expect("the last").node, NodeId(127));
+    assert_eq!(parse_node("4294967295=tcp://h:1").expect("the last").node, NodeId(u32::MAX));
 }
 
 #[test]

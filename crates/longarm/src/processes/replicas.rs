@@ -5,13 +5,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus, Stdio};
 
-use longarm_base::NodeId;
 use longarm_fabric::Address;
-use longarm_server::{Member, Timing};
+use longarm_server::Timing;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Directory, Journal, end, server};
-use crate::cluster::{self, Cluster, Division};
+use crate::cluster::{self, Cluster, Division, NodeAt, NodeId};
 use crate::output::{Exit, Failure};
 
 /// The cluster that is to be made, and how its nodes run.
@@ -89,12 +88,12 @@ impl Replicas {
             Some(addresses) => addresses[usize::from(number) - 1].clone(),
             None => Address::Shm(directory.path().join(format!("s{number}"))),
         };
-        let member = |number| Member { node: NodeId(number), address: address(number) };
+        let at = |number: u8| NodeAt { node: NodeId(number.into()), address: address(number) };
         let division = Division { groups: plan.groups.into(), replicas: plan.count.into() };
-        let cluster = cluster::draw((1..=plan.count).map(member).collect(), division, plan.timing)?;
+        let cluster = cluster::draw((1..=plan.count).map(at).collect(), division, plan.timing)?;
         cluster::create(&cluster, &directory.path().join("group.toml"))?;
-        let node = |member: &Member| Node {
-            number: member.node,
+        let node = |at: &NodeAt| Node {
+            number: at.node,
             file: directory.path().join("group.toml"),
             joins: false,
             child: None,
@@ -104,7 +103,7 @@ impl Replicas {
     }
 
     /// Lets a node find the other nodes at these addresses, and name them so to others.
-    pub fn see_others_at(&mut self, node: NodeId, nodes: Vec<Member>) -> Result<(), Failure> {
+    pub fn see_others_at(&mut self, node: NodeId, nodes: Vec<NodeAt>) -> Result<(), Failure> {
         let file = self.directory.path().join(format!("group-{node}.toml"));
         cluster::create(&Cluster { nodes, ..self.cluster.clone() }, &file)?;
         self.node(node).file = file;
@@ -113,15 +112,15 @@ impl Replicas {
 
     /// Adds a node with a replica of every group. Once it is started, it waits for the groups to take it. Its
     /// number must be one that no other node had. All nodes find each other as the file says.
-    pub fn add(&mut self, node: NodeId, address: Option<Address>) -> Result<Member, Failure> {
+    pub fn add(&mut self, node: NodeId, address: Option<Address>) -> Result<NodeAt, Failure> {
         let address = address.unwrap_or_else(|| Address::Shm(self.directory.path().join(format!("s{node}"))));
-        let member = Member { node, address };
-        self.cluster.nodes.push(member.clone());
-        self.cluster.groups.iter_mut().for_each(|group| group.replicas.push(node));
+        let at = NodeAt { node, address };
+        self.cluster.nodes.push(at.clone());
+        self.cluster.groups.iter_mut().for_each(|group| group.place(node));
         let file = self.file();
         cluster::replace(&self.cluster, &file)?;
         self.nodes.push(Node { number: node, file, joins: true, child: None });
-        Ok(member)
+        Ok(at)
     }
 
     /// Removes a node on which no group has a replica any more, and ends its process.
@@ -132,8 +131,8 @@ impl Replicas {
             let _ = child.wait();
         }
         self.nodes.retain(|one| one.number != node);
-        self.cluster.nodes.retain(|member| member.node != node);
-        self.cluster.groups.iter_mut().for_each(|group| group.replicas.retain(|one| *one != node));
+        self.cluster.nodes.retain(|at| at.node != node);
+        self.cluster.groups.iter_mut().for_each(|group| group.replicas.retain(|one| one.node != node));
         cluster::replace(&self.cluster, &self.file())
     }
 
@@ -173,7 +172,7 @@ impl Replicas {
         };
         let (memory, workers) = (self.plan.memory.to_string(), self.plan.workers.to_string());
         let data = self.directory.path().join(format!("node-{node}"));
-        let device = self.plan.devices.get(usize::from(node.0) - 1).cloned();
+        let device = self.plan.devices.get(node.0 as usize - 1).cloned();
         let mut command = server(&self.plan.program);
         let (journal, one) = (self.journal.clone(), self.node(node));
         assert!(one.child.is_none(), "node {node} runs already");

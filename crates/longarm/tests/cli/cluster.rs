@@ -139,7 +139,7 @@ fn a_group_without_a_leader_holds_up_its_own_keys_alone() {
 fn a_leader_hands_over_when_it_is_asked() {
     let mut group = group(&[]);
     let (_, err, code) = group.run(&["cluster", "move-leader", "g.toml", "--to", "2", "--timeout", "300ms"]);
-    assert!(code == 3 && err.contains("no node leads"), "{code} {err}");
+    assert!(code == 3 && err.contains("no replica leads"), "{code} {err}");
     let mut leader = group.start_all();
     group.client(&["put", "greeting", "hello"]);
     for _ in 0..3 {
@@ -160,7 +160,7 @@ fn a_leader_hands_over_when_it_is_asked() {
     group.until("group of two", |status| in_sync(status) == 2);
     let (_, err, code) = group.run(&["cluster", "move-leader", "g.toml", "--to", &behind.to_string()]);
     assert!(code == 4 && err.contains("not in sync"), "{code} {err}");
-    for (args, text) in [(["--to", "9"], "it has 1, 2, 3"), (["--group", "2"], "it has 1 group")] {
+    for (args, text) in [(["--to", "9"], "nodes 1, 2, 3 have"), (["--group", "2"], "it has 1 group")] {
         let to = if args[0] == "--group" { vec!["--to", "1"] } else { vec![] };
         let (_, err, code) = group.run(&[&["cluster", "move-leader", "g.toml"][..], &args, &to].concat());
         assert!(code == 2 && err.contains(text), "{code} {err}");
@@ -211,13 +211,13 @@ fn a_leader_that_is_told_to_end_hands_over() {
     let leader = group.start_all();
     group.client(&["put", "greeting", "hello"]);
     assert_eq!(group.end(leader, Signal::TERM), Some(0));
-    assert!(group.logs().contains(&format!("node {leader} hands over to node ")), "{}", group.logs());
+    assert!(group.logs().contains(&format!("replica {leader} hands over to replica ")), "{}", group.logs());
     assert_eq!(group.client(&["get", "greeting"]), "hello");
     let next = group.until("group of two", |status| in_sync(status) == 2);
     group.end(6 - leader - next, Signal::KILL);
     group.until("leader alone", |status| in_sync(status) == 1);
     assert_eq!(group.end(next, Signal::TERM), Some(0));
-    let alone = format!("node {next} ends while it leads: no follower is in sync");
+    let alone = format!("replica {next} ends while it leads: no follower is in sync");
     assert!(group.logs().contains(&alone), "{}", group.logs());
 }
 

@@ -1,6 +1,6 @@
 //! Followers, and how long each lets others try before it stands.
 
-use longarm_base::{Nanos, NodeId};
+use longarm_base::{Nanos, ReplicaId};
 
 use super::{Action, Machine, Role};
 use crate::timing::DOUBLINGS_MAX;
@@ -17,10 +17,10 @@ impl Machine {
 
     /// Ends the wait for a replica whose process is gone: for a leader's next heartbeat and, after a report,
     /// for the candidate to lead. The next tick does the rest.
-    pub(super) fn gone(&mut self, node: NodeId, now: Nanos) {
-        self.watch.lose(node);
+    pub(super) fn gone(&mut self, replica: ReplicaId, now: Nanos) {
+        self.watch.lose(replica);
         if let Role::Following { owes: false, backoff_until } = &mut self.role
-            && self.promised.node() == node
+            && self.promised.leader() == replica
         {
             *backoff_until = (*backoff_until).min(now);
         }

@@ -17,12 +17,12 @@
 //! (5) A replica that is to be added knows no others, and is synced by a leader whose set does not contain
 //!     it: it does not count there. If the set contains it, it was a replica before, and asks first.
 
-use longarm_base::{Mutant, Nanos, NodeId, Term};
+use longarm_base::{Mutant, Nanos, ReplicaId, Term};
 use longarm_wire::{Answer, Ask};
 
 use super::past::{Blank, PromiseAnswer};
 use super::{Action, Machine, Role};
-use crate::Nodes;
+use crate::ReplicaSet;
 
 impl Machine {
     /// The same machine, with a disk that holds no promise. `life` names this start among all starts that it
@@ -37,9 +37,9 @@ impl Machine {
     }
 
     /// If it is still to learn what it promised: the replicas that have not answered.
-    pub fn awaits(&self) -> Option<Vec<NodeId>> {
+    pub fn awaits(&self) -> Option<Vec<ReplicaId>> {
         let blank = &self.blank;
-        blank.asks.then(|| self.peers().filter(|node| !blank.said.contains_key(node)).collect())
+        blank.asks.then(|| self.peers().filter(|replica| !blank.said.contains_key(replica)).collect())
     }
 
     /// Whether it may not take the start set of a term, because it is one of the replicas, and asks first.
@@ -52,9 +52,9 @@ impl Machine {
         self.blank.asks && self.blank.life == life
     }
 
-    fn peers(&self) -> impl Iterator<Item = NodeId> {
+    fn peers(&self) -> impl Iterator<Item = ReplicaId> {
         let me = self.group.me();
-        self.members.list.iter().map(|member| member.node).filter(move |node| *node != me)
+        self.members.list.iter().map(|member| member.replica).filter(move |replica| *replica != me)
     }
 
     /// Ends the asking: it has promised a term, so it knows its promise.
@@ -76,39 +76,39 @@ impl Machine {
             return self.begin_round(now, todo);
         }
         self.blank.again = now + self.timing.suspect;
-        self.blank.returned = Nodes::NONE;
-        todo.extend(missing.into_iter().map(|node| self.ask_for_promise(node)));
+        self.blank.returned = ReplicaSet::NONE;
+        todo.extend(missing.into_iter().map(|replica| self.ask_for_promise(replica)));
     }
 
     fn begin_round(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         self.blank.round += 1;
         self.blank.said.clear();
         self.blank.again = now + self.timing.suspect;
-        self.blank.returned = Nodes::NONE;
-        todo.extend(self.peers().map(|node| self.ask_for_promise(node)));
+        self.blank.returned = ReplicaSet::NONE;
+        todo.extend(self.peers().map(|replica| self.ask_for_promise(replica)));
         self.count_answers(now, todo);
     }
 
-    fn ask_for_promise(&self, node: NodeId) -> Action {
-        Action::Ask(node, Ask::Forgot { life: self.blank.life, round: self.blank.round })
+    fn ask_for_promise(&self, replica: ReplicaId) -> Action {
+        Action::Ask(replica, Ask::Forgot { life: self.blank.life, round: self.blank.round })
     }
 
     /// Answers a replica whose disk holds no promise.
     pub(super) fn answer_promise_query(
         &mut self,
-        from: NodeId,
+        from: ReplicaId,
         life: u64,
         round: u64,
         todo: &mut Vec<Action>,
     ) {
         let blank = &self.blank;
         let (promised, own, members) = (self.promised, blank.life, self.members.clone());
-        let all = || blank.lives.iter().map(|(&node, &life)| (node, life)).collect();
+        let all = || blank.lives.iter().map(|(&replica, &life)| (replica, life)).collect();
         let founders = if blank.founded { all() } else { Vec::new() };
         todo.push(Action::Answer(from, Answer::Known { life, round, promised, own, founders, members }));
         let waits = self.must_ask_first() && blank.round > 0 && !blank.said.contains_key(&from);
         // That replica was absent when it was asked, and is there now.
-        if waits && self.peers().any(|node| node == from) && !blank.returned.has(from) {
+        if waits && self.peers().any(|replica| replica == from) && !blank.returned.has(from) {
             self.blank.returned.add(from);
             todo.push(self.ask_for_promise(from));
         }
@@ -118,7 +118,7 @@ impl Machine {
     /// may.
     pub(super) fn promise_answered(
         &mut self,
-        from: NodeId,
+        from: ReplicaId,
         known: PromiseAnswer,
         now: Nanos,
         todo: &mut Vec<Action>,
@@ -126,10 +126,10 @@ impl Machine {
         let PromiseAnswer { round, own, promised, founders, members } = known;
         self.heard = self.heard.max(promised);
         self.learn(&members);
-        let same = || self.members.nodes() == members.nodes();
+        let same = || self.members.replicas() == members.replicas();
         // Files that differ would make two groups of one.
         let differs = self.members.term == Term::ZERO && promised == Term::ZERO && !same();
-        if round != self.blank.round || differs || !self.peers().any(|node| node == from) {
+        if round != self.blank.round || differs || !self.peers().any(|replica| replica == from) {
             return;
         }
         if founders.contains(&(self.group.me(), self.blank.life)) {
@@ -148,7 +148,7 @@ impl Machine {
         let said = &self.blank.said;
         let highest = said.values().map(|&(_, promised)| promised).max().unwrap_or_default();
         let me = (self.group.me(), self.blank.life);
-        let lives = said.iter().map(|(&node, &(life, _))| (node, life)).chain([me]).collect();
+        let lives = said.iter().map(|(&replica, &(life, _))| (replica, life)).chain([me]).collect();
         if highest > Term::ZERO && !self.blank.warned {
             // An answer may be older than the founding, which spared this replica, so all are asked once
             // more.

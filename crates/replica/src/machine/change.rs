@@ -30,11 +30,11 @@
 //! (7) A set that others may have kept cannot be taken back: from the second question on the leader continues
 //!     until the change is done, or it leads no more.
 
-use longarm_base::{Mutant, Nanos, NodeId};
+use longarm_base::{Mutant, Nanos, ReplicaId};
 use longarm_wire::{Ask, Deny, MEMBERS_MAX, Members};
 
 use super::{Action, ChangeRequest, ChangeStage, LeadershipTransfer, Machine, MembershipChange, Role};
-use crate::{Group, Nodes};
+use crate::{Group, ReplicaSet};
 
 impl Machine {
     /// Takes a newer set than the one that is known here; `true` if it is one.
@@ -62,7 +62,7 @@ impl Machine {
     }
 
     /// Keeps a set for the leader of the promised term.
-    pub(super) fn keep(&mut self, from: NodeId, members: Members, todo: &mut Vec<Action>) {
+    pub(super) fn keep(&mut self, from: ReplicaId, members: Members, todo: &mut Vec<Action>) {
         if self.members.is_newer(&members) {
             return todo.push(self.tell_members(from));
         }
@@ -92,25 +92,25 @@ impl Machine {
     pub(super) fn change_members(&mut self, request: ChangeRequest, now: Nanos, todo: &mut Vec<Action>) {
         let Role::Leading { synced, transfer } = &self.role else { return };
         let mut next = Members { term: self.promised, changed: true, list: self.own.list.clone() };
-        let node = match &request {
-            ChangeRequest::Add(member) => member.node,
-            ChangeRequest::Remove(node) => *node,
+        let replica = match &request {
+            ChangeRequest::Add(member) => member.replica,
+            ChangeRequest::Remove(replica) => *replica,
         };
         let denied = match &request {
             _ if self.change.is_some() || transfer.is_some() => Some(Deny::Busy),
-            ChangeRequest::Add(_) if next.has(node) => Some(Deny::Member),
+            ChangeRequest::Add(_) if next.has(replica) => Some(Deny::Member),
             ChangeRequest::Add(_) if next.list.len() >= MEMBERS_MAX => Some(Deny::Full),
-            ChangeRequest::Remove(_) if !next.has(node) => Some(Deny::Stranger),
+            ChangeRequest::Remove(_) if !next.has(replica) => Some(Deny::Stranger),
             ChangeRequest::Remove(_) if next.list.len() == 1 => Some(Deny::Last),
             _ => None,
         };
         let joins = match request {
             ChangeRequest::Add(member) => {
                 next.list.push(member);
-                Some(node)
+                Some(replica)
             }
             ChangeRequest::Remove(_) => {
-                next.list.retain(|member| member.node != node);
+                next.list.retain(|member| member.replica != replica);
                 None
             }
         };
@@ -122,7 +122,7 @@ impl Machine {
             return todo.push(Action::Deny(why));
         }
         let (stage, until) = (ChangeStage::Joining, now + self.timing.election);
-        let member = next.list.iter().find(|member| Some(member.node) == joins).cloned();
+        let member = next.list.iter().find(|member| Some(member.replica) == joins).cloned();
         self.change = Some(MembershipChange { next, joins, stage, until, again: now });
         match member {
             Some(member) => todo.push(Action::Enlist(member)),
@@ -131,9 +131,9 @@ impl Machine {
     }
 
     /// Notes that a replica is synced; if it is the joining one, the change continues.
-    pub(super) fn joined(&mut self, node: NodeId, now: Nanos, todo: &mut Vec<Action>) {
+    pub(super) fn joined(&mut self, replica: ReplicaId, now: Nanos, todo: &mut Vec<Action>) {
         let waits =
-            |change: &MembershipChange| change.stage == ChangeStage::Joining && change.joins == Some(node);
+            |change: &MembershipChange| change.stage == ChangeStage::Joining && change.joins == Some(replica);
         if self.change.as_ref().is_some_and(waits) {
             self.confirm(now, todo);
         }
@@ -141,7 +141,7 @@ impl Machine {
 
     fn confirm(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         if let Some(change) = &mut self.change {
-            change.stage = ChangeStage::Confirming(Nodes::NONE);
+            change.stage = ChangeStage::Confirming(ReplicaSet::NONE);
             change.until = now + self.timing.election;
         }
         self.ask_members(now, todo);
@@ -153,11 +153,11 @@ impl Machine {
         let Some(change) = &mut self.change else { return };
         let Some((members, by)) = change.asked(&self.own, self.promised) else { return };
         change.again = now + self.timing.suspect;
-        let both = self.own.list.iter().chain(&change.next.list).map(|member| member.node);
-        let both: Nodes = both.filter(|&node| !by.has(node)).collect();
+        let both = self.own.list.iter().chain(&change.next.list).map(|member| member.replica);
+        let both: ReplicaSet = both.filter(|&replica| !by.has(replica)).collect();
         let me = self.group.me();
-        for node in both.iter().filter(|&node| node != me) {
-            todo.push(Action::Ask(node, Ask::Members { members: members.clone() }));
+        for replica in both.iter().filter(|&replica| replica != me) {
+            todo.push(Action::Ask(replica, Ask::Members { members: members.clone() }));
         }
         if both.has(me) {
             todo.push(Action::Keep(members));
@@ -165,19 +165,19 @@ impl Machine {
     }
 
     /// Notes that a replica has kept the set that this leader, in its term, asked it to keep.
-    pub(super) fn agrees(&mut self, node: NodeId, changed: bool, now: Nanos, todo: &mut Vec<Action>) {
+    pub(super) fn agrees(&mut self, replica: ReplicaId, changed: bool, now: Nanos, todo: &mut Vec<Action>) {
         let Some(change) = &mut self.change else { return };
         let after = Group::of(self.group.me(), &change.next);
         match &mut change.stage {
             ChangeStage::Confirming(by) if !changed => {
-                by.add(node);
+                by.add(replica);
                 if self.group.is_majority(*by) {
-                    change.stage = ChangeStage::Proposing(Nodes::NONE);
+                    change.stage = ChangeStage::Proposing(ReplicaSet::NONE);
                     self.ask_members(now, todo);
                 }
             }
             ChangeStage::Proposing(by) if changed => {
-                by.add(node);
+                by.add(replica);
                 let agreed = self.group.is_majority(*by) && after.is_majority(*by);
                 if agreed || Mutant::AgreeAlone.is_on() {
                     change.stage = ChangeStage::Agreed(*by);
@@ -212,10 +212,11 @@ impl Machine {
         let ChangeStage::Agreed(by) = change.stage else { return };
         change.again = now + self.timing.suspect;
         let me = self.group.me();
-        let can = |node: &NodeId| synced.has(*node) && by.has(*node) || *node == me;
-        let transferees = change.next.list.iter().map(|member| member.node).filter(can);
+        let can = |replica: &ReplicaId| synced.has(*replica) && by.has(*replica) || *replica == me;
+        let transferees = change.next.list.iter().map(|member| member.replica).filter(can);
         // Several changes in a row each have another transferee, whose index was built since it last led.
-        let late = |&node: &NodeId| (Some(node) == change.joins, node == me, node < me, node);
+        let late =
+            |&replica: &ReplicaId| (Some(replica) == change.joins, replica == me, replica < me, replica);
         if let Some(to) = transferees.min_by_key(late) {
             let until = now + self.timing.promise + self.timing.election;
             *transfer = Some(LeadershipTransfer { to, until, released: false });
@@ -223,7 +224,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn tell_members(&self, to: NodeId) -> Action {
+    pub(super) fn tell_members(&self, to: ReplicaId) -> Action {
         Action::Answer(to, longarm_wire::Answer::Members { members: self.members.clone() })
     }
 }

@@ -1,6 +1,6 @@
 //! The events that a replica hears, and the actions that follow.
 
-use longarm_base::{Nanos, NodeId, Term};
+use longarm_base::{Nanos, ReplicaId, Term};
 use longarm_wire::{Answer, Ask, Deny, MemberAt, Members, ReplicaReport, Stay};
 
 use super::ChangeRequest;
@@ -23,9 +23,9 @@ pub enum Event {
     /// up yet, however much there is to be given. Nothing is to be done about it.
     Pushed(Nanos),
     /// A replica asks.
-    Asked(NodeId, Ask),
+    Asked(ReplicaId, Ask),
     /// A replica answers a question.
-    Answered(NodeId, Answer),
+    Answered(ReplicaId, Answer),
     /// The term is persisted, and no WRITE of an older one can land here any more (M1).
     Promised(Term),
     /// The term could not be persisted, or older writers could not be fenced.
@@ -37,15 +37,15 @@ pub enum Event {
     /// The start set could not be obtained.
     NotInstalled(Term),
     /// The leader's connections to a follower are gone: it no longer counts.
-    Lost(NodeId),
+    Lost(ReplicaId),
     /// The process of that replica ended, or its way here was cut: what it had begun to say here is over. A
     /// connection that was closed in good order causes no such event.
-    Gone(NodeId),
+    Gone(ReplicaId),
     /// The leader of that term takes promises back (`page::RELEASED`). As long as the page says so this event
     /// follows each tick: a heartbeat that was seen late undoes it.
     Released(Term),
-    /// An operator asks, or the node itself: this leader is to let that replica lead.
-    HandOver(NodeId),
+    /// An operator asks, or the replica itself: this leader is to let that replica lead.
+    HandOver(ReplicaId),
     /// What [`Action::Drain`] waits for has happened.
     Drained(Term),
     /// The steps of [`Action::Release`] are done, as far as possible.
@@ -68,9 +68,9 @@ pub enum Action {
     /// Scan the memory; then [`Event::Surveyed`].
     Survey,
     /// Ask a replica. The machine does not repeat lost questions.
-    Ask(NodeId, Ask),
+    Ask(ReplicaId, Ask),
     /// Answer a replica.
-    Answer(NodeId, Answer),
+    Answer(ReplicaId, Answer),
     /// Make ready to be synced by this leader, in the follower's own memory, as [`Prepare::kept`] says. Then
     /// answer [`Answer::Ready`] with what is held.
     Prepare(Prepare),
@@ -93,21 +93,21 @@ pub enum Action {
     Serve(Term),
     /// Stop vouching for clients' leases. When all of them are over, take no new writes. When the writes that
     /// were taken are applied and answered, and that replica has all of them: [`Event::Drained`].
-    Drain(Term, NodeId),
+    Drain(Term, ReplicaId),
     /// Decline a wish to hand over; everything else continues.
     Decline(Stay),
     /// Give up the hand-over: what [`Action::Drain`] stopped continues.
     Resume(Stay),
     /// End the own lease for good; then send no more heartbeats, and take back what followers promised. When
     /// that has landed on this replica: [`Event::ReleaseDone`].
-    Release(Term, NodeId),
+    Release(Term, ReplicaId),
     /// Persist a set of replicas with fsync, beside the term promised; then [`Event::Kept`] or
     /// [`Event::Unkept`].
     Keep(Members),
     /// Have one more replica catch up, as [`Action::Form`] does with the others; it does not count yet.
     Enlist(MemberAt),
     /// Stop that: it is not to be one of the replicas.
-    Dismiss(NodeId),
+    Dismiss(ReplicaId),
     /// Decline a wish for another set of replicas; everything else continues.
     Deny(Deny),
     /// Tell that majorities have kept the set: the next term has these replicas, and comes soon.
@@ -120,7 +120,7 @@ pub enum Action {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Prepare {
     /// The leader that syncs.
-    pub leader: NodeId,
+    pub leader: ReplicaId,
     /// Its term.
     pub term: Term,
     /// The sync term that the start set was gathered from.

@@ -55,14 +55,14 @@ pub use past::PersistentState;
 pub use role::{LeadershipTransfer, Role, RoleKind};
 pub use stage::{ChangeRequest, ChangeStage, MembershipChange};
 
-use longarm_base::{Mutant, Nanos, NodeId, Term};
+use longarm_base::{Mutant, Nanos, ReplicaId, Term};
 use longarm_wire::{Answer, Ask, Members, ReplicaReport};
 
 use self::event::SyncFrom;
 use self::past::{Blank, PromiseAnswer};
 use crate::gather::{StartSet, start_set};
 use crate::timing::DOUBLINGS_MAX;
-use crate::{Group, LeaderWatch, Nodes, Timing};
+use crate::{Group, LeaderWatch, ReplicaSet, Timing};
 
 /// The state of a replica in the question of who leads.
 #[derive(Clone, Debug)]
@@ -90,7 +90,7 @@ pub struct Machine {
     role: Role,
     watch: LeaderWatch,
     /// A question that waits until the promise that it needs is made.
-    pending: Option<(NodeId, Ask)>,
+    pending: Option<(ReplicaId, Ask)>,
     /// Elections in a row that it reported or stood in and that failed, as far as it knows.
     failed_elections: u32,
     rng: u64,
@@ -101,7 +101,7 @@ pub struct Machine {
 impl Machine {
     /// Replica `me`, which starts at `now` with what is left of its last life. `seed` spreads the moments at
     /// which replicas stand.
-    pub fn new(me: NodeId, state: PersistentState, timing: Timing, seed: u64, now: Nanos) -> Machine {
+    pub fn new(me: ReplicaId, state: PersistentState, timing: Timing, seed: u64, now: Nanos) -> Machine {
         let PersistentState { members, promised, sync } = state;
         Machine {
             group: Group::of(me, &members),
@@ -197,13 +197,13 @@ impl Machine {
                     self.give_up(now, todo);
                 }
             }
-            Event::Lost(node) => {
+            Event::Lost(replica) => {
                 if let Role::Forming { synced, .. } | Role::Leading { synced, .. } = &mut self.role {
-                    synced.remove(node);
+                    synced.remove(replica);
                 }
                 self.tick_transfer(now, todo);
             }
-            Event::Gone(node) => self.gone(node, now),
+            Event::Gone(replica) => self.gone(replica, now),
             Event::Released(term) => self.released(term, now),
             Event::HandOver(to) => self.begin_transfer(to, now, todo),
             Event::Drained(term) => self.drained(term, now, todo),
@@ -270,10 +270,10 @@ impl Machine {
     /// the leader's term (Raft's pre-vote).
     fn pre_vote(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         let Some(term) = self.next_term() else { return };
-        let yes = Nodes::only(self.group.me());
+        let yes = ReplicaSet::only(self.group.me());
         self.role = Role::PreCandidate { term, yes, until: now + self.timing.suspect + self.jitter() };
-        for node in self.group.others() {
-            todo.push(Action::Ask(node, Ask::PreVote { term, members: self.own.clone() }));
+        for replica in self.group.others() {
+            todo.push(Action::Ask(replica, Ask::PreVote { term, members: self.own.clone() }));
         }
         self.stand_if_wanted(now, todo);
     }
@@ -293,12 +293,12 @@ impl Machine {
         todo.push(Action::Promise(term));
     }
 
-    /// The next term of this node, above all that it has heard of.
+    /// The next term of this replica, above all that it has heard of.
     fn next_term(&self) -> Option<Term> {
         self.promised.max(self.heard).next_of(self.group.me())
     }
 
-    fn asked(&mut self, from: NodeId, ask: Ask, now: Nanos, todo: &mut Vec<Action>) {
+    fn asked(&mut self, from: ReplicaId, ask: Ask, now: Nanos, todo: &mut Vec<Action>) {
         let term = ask.term();
         self.watch.find(from);
         self.heard = self.heard.max(term);
@@ -365,9 +365,8 @@ impl Machine {
         }
     }
 
-    /// Whether a node may speak for the term of its question: the term is that node's, and the node is a
-    /// replica.
-    fn is_rightful(&self, from: NodeId, ask: &Ask) -> bool {
+    /// Whether a replica may speak for the term of its question: the term is its own, and it is of the group.
+    fn is_rightful(&self, from: ReplicaId, ask: &Ask) -> bool {
         let term = ask.term();
         // A leader that is being removed is a replica until its term ends. So is a leader that the newest set
         // known here does not contain, if this replica counts in its term: it has the promises of a majority
@@ -375,13 +374,13 @@ impl Machine {
         let counts = |members: &Members| members.has(from) && members.has(self.group.me());
         let leads = matches!(ask, Ask::Sync { members, .. } if counts(members));
         let known = self.members.has(from) || term == self.promised || leads;
-        term.node() == from && known && from != self.group.me()
+        term.leader() == from && known && from != self.group.me()
     }
 
     /// Makes the memory ready for the leader of the promised term.
     fn make_ready(
         &mut self,
-        from: NodeId,
+        from: ReplicaId,
         term: Term,
         SyncFrom { base, cuts, streams }: SyncFrom,
         now: Nanos,
@@ -401,11 +400,11 @@ impl Machine {
         todo.push(Action::Prepare(prepare));
     }
 
-    fn refuse(&self, to: NodeId, term: Term) -> Action {
+    fn refuse(&self, to: ReplicaId, term: Term) -> Action {
         Action::Answer(to, Answer::Refused { term, promised: self.promised })
     }
 
-    fn answered(&mut self, from: NodeId, answer: Answer, now: Nanos, todo: &mut Vec<Action>) {
+    fn answered(&mut self, from: ReplicaId, answer: Answer, now: Nanos, todo: &mut Vec<Action>) {
         match answer {
             Answer::PreVote { term, yes: true } => {
                 if let Role::PreCandidate { term: asked, yes, .. } = &mut self.role
@@ -417,7 +416,7 @@ impl Machine {
             }
             Answer::Report { term, report } if term == self.promised => {
                 if let Role::Gathering { reports, .. } = &mut self.role
-                    && reports.iter().all(|(node, _)| *node != from)
+                    && reports.iter().all(|(replica, _)| *replica != from)
                 {
                     reports.push((from, report));
                     self.decide(now, todo);
@@ -456,10 +455,10 @@ impl Machine {
         if let Some((from, ask)) = self.pending.take() {
             return self.asked(from, ask, now, todo);
         }
-        if term.node() == self.group.me() && matches!(self.role, Role::Gathering { .. }) {
+        if term.leader() == self.group.me() && matches!(self.role, Role::Gathering { .. }) {
             // Its own report waits for a tick, too.
-            for node in self.group.others() {
-                todo.push(Action::Ask(node, Ask::Promise { term, members: self.own.clone() }));
+            for replica in self.group.others() {
+                todo.push(Action::Ask(replica, Ask::Promise { term, members: self.own.clone() }));
             }
         }
     }
@@ -482,7 +481,7 @@ impl Machine {
                 let backoff_until = now + self.election() + self.jitter();
                 self.failed_elections = (self.failed_elections + 1).min(DOUBLINGS_MAX);
                 self.role = Role::Following { owes: false, backoff_until };
-                todo.push(Action::Answer(term.node(), Answer::Report { term, report }));
+                todo.push(Action::Answer(term.leader(), Answer::Report { term, report }));
             }
             Role::Gathering { own, .. } => {
                 *own = Some(report);
@@ -496,7 +495,7 @@ impl Machine {
     fn decide(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         let Role::Gathering { own: Some(own), reports, .. } = &self.role else { return };
         let me = self.group.me();
-        let reported = reports.iter().map(|(node, _)| *node).chain([me]).collect();
+        let reported = reports.iter().map(|(replica, _)| *replica).chain([me]).collect();
         if !self.group.is_majority(reported) {
             return;
         }
@@ -509,8 +508,8 @@ impl Machine {
             // A replica that may lead is asked to stand. It rests for an election, having reported. Other
             // replicas, which may not lead either and could stand before it again and again, rest for as
             // long.
-            Err(node) => {
-                todo.push(Action::Ask(node, Ask::Stand { term: self.promised }));
+            Err(replica) => {
+                todo.push(Action::Ask(replica, Ask::Stand { term: self.promised }));
                 self.back_off(self.timing.election + self.timing.suspect, now);
             }
         }
@@ -523,20 +522,20 @@ impl Machine {
         (self.sync, self.mixed) = (Some(term), false);
         self.watch.touch(term, now);
         let until = now + self.election() + self.jitter();
-        self.role = Role::Forming { synced: Nodes::NONE, until };
+        self.role = Role::Forming { synced: ReplicaSet::NONE, until };
         todo.push(Action::Form(term));
         self.add_synced(self.group.me(), now, todo);
     }
 
     /// Counts one more replica as synced.
-    fn add_synced(&mut self, node: NodeId, now: Nanos, todo: &mut Vec<Action>) {
+    fn add_synced(&mut self, replica: ReplicaId, now: Nanos, todo: &mut Vec<Action>) {
         match &mut self.role {
             Role::Leading { synced, .. } => {
-                synced.add(node);
-                self.joined(node, now, todo);
+                synced.add(replica);
+                self.joined(replica, now, todo);
             }
             Role::Forming { synced, .. } => {
-                synced.add(node);
+                synced.add(replica);
                 let synced = *synced;
                 if self.group.is_majority(synced) {
                     self.role = Role::Leading { synced, transfer: None };

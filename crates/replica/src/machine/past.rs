@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use longarm_base::{Nanos, NodeId, Term};
+use longarm_base::{Nanos, ReplicaId, Term};
 use longarm_wire::Members;
 
-use crate::Nodes;
+use crate::ReplicaSet;
 
 /// What is left of a replica's last life when it starts.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub(super) struct PromiseAnswer {
     pub own: u64,
     pub promised: Term,
     /// If it has founded, who may, and in which life.
-    pub founders: Vec<(NodeId, u64)>,
+    pub founders: Vec<(ReplicaId, u64)>,
     pub members: Members,
 }
 
@@ -39,10 +39,10 @@ pub(super) struct Blank {
     pub life: u64,
     pub round: u64,
     /// The answers of this round: the life of each replica, and the term that it promised.
-    pub said: BTreeMap<NodeId, (u64, Term)>,
+    pub said: BTreeMap<ReplicaId, (u64, Term)>,
     /// The lives of all replicas in the round before, in which none had promised anything. If it has founded,
     /// the lives of all that may found.
-    pub lives: BTreeMap<NodeId, u64>,
+    pub lives: BTreeMap<ReplicaId, u64>,
     pub founded: bool,
     /// Whether all are asked again in this round, because in the round before some replica had promised a
     /// term.
@@ -50,7 +50,7 @@ pub(super) struct Blank {
     /// When replicas that have not answered are asked again.
     pub again: Nanos,
     /// Replicas that asked since, and were asked in return.
-    pub returned: Nodes,
+    pub returned: ReplicaSet,
     /// How long it lets another replica stand first, when it has founded.
     pub backoff: Nanos,
 }

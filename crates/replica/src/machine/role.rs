@@ -1,9 +1,9 @@
 //! The role that a replica has at the moment.
 
-use longarm_base::{Nanos, NodeId, Term};
+use longarm_base::{Nanos, ReplicaId, Term};
 use longarm_wire::ReplicaReport;
 
-use crate::{Nodes, StartSet};
+use crate::{ReplicaSet, StartSet};
 
 /// The role of a replica.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,7 +20,7 @@ pub enum Role {
         /// The term it asks for. It may stand with a later one: others may ask at the same time.
         term: Term,
         /// The replicas that would report.
-        yes: Nodes,
+        yes: ReplicaSet,
         /// When it stops asking.
         until: Nanos,
     },
@@ -29,7 +29,7 @@ pub enum Role {
         /// Its own report, once nothing promised stands in the way.
         own: Option<ReplicaReport>,
         /// The reports of others.
-        reports: Vec<(NodeId, ReplicaReport)>,
+        reports: Vec<(ReplicaId, ReplicaReport)>,
         /// When it stops waiting.
         until: Nanos,
     },
@@ -41,14 +41,14 @@ pub enum Role {
     /// It holds the start set and syncs others; a majority is to have it before it serves.
     Forming {
         /// The replicas that are synced.
-        synced: Nodes,
+        synced: ReplicaSet,
         /// When it gives up, unless there is progress.
         until: Nanos,
     },
     /// It serves.
     Leading {
         /// The replicas that are synced.
-        synced: Nodes,
+        synced: ReplicaSet,
         /// The hand-over, if it hands over.
         transfer: Option<LeadershipTransfer>,
     },
@@ -58,7 +58,7 @@ pub enum Role {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeadershipTransfer {
     /// The replica that is to lead.
-    pub to: NodeId,
+    pub to: ReplicaId,
     /// When the leader stops trying.
     pub until: Nanos,
     /// Whether it has ended its lease, and cannot stay leader.

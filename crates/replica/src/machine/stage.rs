@@ -1,9 +1,9 @@
 //! A change of a group's replicas that an operator wants, and its progress (`change.rs` makes it).
 
-use longarm_base::{Nanos, NodeId, Term};
+use longarm_base::{Nanos, ReplicaId, Term};
 use longarm_wire::{MemberAt, Members};
 
-use crate::Nodes;
+use crate::ReplicaSet;
 
 /// An operator's wish for a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -11,7 +11,7 @@ pub enum ChangeRequest {
     /// One more replica.
     Add(MemberAt),
     /// One replica less.
-    Remove(NodeId),
+    Remove(ReplicaId),
 }
 
 /// A change of the replicas that is under way.
@@ -20,7 +20,7 @@ pub struct MembershipChange {
     /// The replicas that are to be.
     pub next: Members,
     /// The replica that joins, if one does.
-    pub joins: Option<NodeId>,
+    pub joins: Option<ReplicaId>,
     /// How far the change is.
     pub stage: ChangeStage,
     /// Until when the change may still be given up.
@@ -35,11 +35,11 @@ pub enum ChangeStage {
     /// The joining replica is being synced.
     Joining,
     /// These replicas have kept the set that the term has.
-    Confirming(Nodes),
+    Confirming(ReplicaSet),
     /// These replicas have kept the next set.
-    Proposing(Nodes),
+    Proposing(ReplicaSet),
     /// Majorities have kept it: the next term has it. These replicas had kept it when that was decided.
-    Agreed(Nodes),
+    Agreed(ReplicaSet),
 }
 
 impl MembershipChange {
@@ -51,7 +51,7 @@ impl MembershipChange {
     }
 
     /// The set that replicas are asked to keep now, and those that have kept it.
-    pub(super) fn asked(&self, own: &Members, term: Term) -> Option<(Members, Nodes)> {
+    pub(super) fn asked(&self, own: &Members, term: Term) -> Option<(Members, ReplicaSet)> {
         match self.stage {
             ChangeStage::Confirming(by) => {
                 Some((Members { term, changed: false, list: own.list.clone() }, by))

@@ -22,14 +22,14 @@
 //! (5) Other replicas do not stand within an election's time: two candidates at a time hinder each other, and
 //!     the one that was asked may have a slow disk.
 
-use longarm_base::{Nanos, NodeId, Term};
+use longarm_base::{Nanos, ReplicaId, Term};
 use longarm_wire::{Ask, Stay};
 
 use super::{Action, LeadershipTransfer, Machine, Role};
 
 impl Machine {
-    /// Begins a hand-over to the replica that an operator, or the node itself, names.
-    pub(super) fn begin_transfer(&mut self, to: NodeId, now: Nanos, todo: &mut Vec<Action>) {
+    /// Begins a hand-over to the replica that an operator, or the replica itself, names.
+    pub(super) fn begin_transfer(&mut self, to: ReplicaId, now: Nanos, todo: &mut Vec<Action>) {
         let (me, member) = (self.group.me(), self.group.members().has(to));
         let Role::Leading { synced, transfer } = &mut self.role else { return };
         let why = match transfer {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longarm_base::{Csn, Nanos, NodeId, Term, UnixMillis};
+use longarm_base::{Csn, Nanos, ReplicaId, Term, UnixMillis};
 use longarm_fabric::ring::Mailbox;
 use longarm_fabric::{
     AnyListener, AnyQp, Channel, Grant, Incoming, ListenOptions, Listener, QueuePair, Rights, any,
@@ -45,7 +45,7 @@ impl Leader {
         let lent = Arc::new(crate::regions::create(&options, SUM_KEY).expect("regions"));
         longarm_store::format(lent.arena.memory(), &SumKey::new(SUM_KEY)).expect("an arena");
         let start = TermStart {
-            term: Term::new(1, NodeId(1)),
+            term: Term::new(1, ReplicaId(1)),
             items: 0,
             calendar: UnixMillis(0),
             ages: ToldAges::default(),

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use longarm_base::{Csn, NodeId, Term};
+use longarm_base::{Csn, ReplicaId, Term};
 use longarm_host::observe::Observation;
 
 /// An entry of a stream.
@@ -43,7 +43,7 @@ pub(super) struct LeaderTerm {
 }
 
 /// The machines of nodes.
-pub(super) fn numbers(nodes: &[NodeId]) -> BTreeSet<u32> {
+pub(super) fn numbers(nodes: &[ReplicaId]) -> BTreeSet<u32> {
     nodes.iter().map(|node| u32::from(node.0)).collect()
 }
 
@@ -92,7 +92,7 @@ impl Book {
     }
 
     /// Whether the leader of a term and these followers are a majority.
-    pub fn is_quorum(&self, term: Term, leader: u32, followers: &[NodeId]) -> bool {
+    pub fn is_quorum(&self, term: Term, leader: u32, followers: &[ReplicaId]) -> bool {
         self.is_majority(term, followers.iter().map(|node| u32::from(node.0)).chain([leader]))
     }
 
@@ -131,7 +131,7 @@ impl Book {
                 let members = numbers(members);
                 let (base, cuts, mixed, streams) = (*base, cuts.clone(), *mixed, BTreeMap::new());
                 let led = LeaderTerm { members, base, cuts, mixed, served: false, streams };
-                if u32::from(term.node().0) != node || self.terms.insert(*term, led).is_some() {
+                if u32::from(term.leader().0) != node || self.terms.insert(*term, led).is_some() {
                     return Err(format!("I1: node {node} takes term {term}, which is not its own, or again"));
                 }
                 self.leading.insert(node, *term);

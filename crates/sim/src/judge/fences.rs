@@ -28,7 +28,7 @@ impl Rules for Fences {
                 if *into < book.servers && [ARENA_REGION, PAGE_REGION].contains(region) =>
             {
                 let open = self.open.get(into).copied().unwrap_or(Term::ZERO);
-                if open != Term::ZERO && u32::from(open.node().0) == *from {
+                if open != Term::ZERO && u32::from(open.leader().0) == *from {
                     return Ok(());
                 }
                 Err(format!("I5: a WRITE of node {from} lands at node {into}, fenced for term {open}"))

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use longarm_base::{NodeId, Term};
+use longarm_base::{ReplicaId, Term};
 use longarm_host::observe::Observation;
 
 use super::book::{Book, is_majority_of, numbers};
@@ -19,7 +19,7 @@ pub(super) struct Agreements {
 }
 
 impl Agreements {
-    fn agree(&mut self, term: Term, members: &[NodeId], book: &Book) -> Result<(), String> {
+    fn agree(&mut self, term: Term, members: &[ReplicaId], book: &Book) -> Result<(), String> {
         let next = numbers(members);
         let by = self.kept.entry((term, next.clone())).or_default();
         let have = || by.iter().copied();
@@ -36,7 +36,7 @@ impl Agreements {
 
     /// Checks the set with which a term begins. A replica that knows of a set that was agreed on helps no
     /// candidate to lead that does not know of it.
-    fn installs(&self, term: Term, members: &[NodeId]) -> Result<(), String> {
+    fn installs(&self, term: Term, members: &[ReplicaId]) -> Result<(), String> {
         let Some((&older, agreed)) = self.agreed.range(..term).next_back() else { return Ok(()) };
         // A set that reached a disk later may be agreed on by now, or be agreed on later.
         let later = self.kept.keys().any(|&(kept, _)| kept > older && kept < term);

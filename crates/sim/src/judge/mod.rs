@@ -106,7 +106,7 @@ impl Judge {
 
     /// Whether the leader of a term leads it still, or is about to: with the memory that it began with.
     pub fn is_led(&self, term: Term) -> bool {
-        self.book.term_of(u32::from(term.node().0)) == term
+        self.book.term_of(u32::from(term.leader().0)) == term
     }
 
     /// The first violation.

@@ -25,7 +25,7 @@ impl Promises {
     fn note(&mut self, node: u32, term: Term) {
         self.blank.remove(&node);
         self.kept.insert(node, term);
-        let of = u32::from(term.node().0);
+        let of = u32::from(term.leader().0);
         // No other node knows of a replica's own term before another has promised it, too.
         if of != node {
             for node in [of, node] {

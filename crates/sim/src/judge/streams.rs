@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use longarm_base::{NodeId, Term};
+use longarm_base::{ReplicaId, Term};
 use longarm_host::observe::Observation;
 
 use super::book::Book;
@@ -30,26 +30,28 @@ impl Rules for Streams {
             Observation::Committed { stream, below, by } => {
                 self.committed(term, node, *stream, *below, by, book)
             }
-            Observation::Counts { node } => {
-                self.left.remove(&(term, u32::from(node.0)));
+            Observation::Counts { replica } => {
+                self.left.remove(&(term, u32::from(replica.0)));
                 Ok(())
             }
-            Observation::Left { node, floors } => self.leaves(term, u32::from(node.0), floors),
-            Observation::Tells { node, reclaimed } => {
-                let told = self.told.entry((term, u32::from(node.0))).or_default();
+            Observation::Left { replica, floors } => self.leaves(term, u32::from(replica.0), floors),
+            Observation::Tells { replica, reclaimed } => {
+                let told = self.told.entry((term, u32::from(replica.0))).or_default();
                 *told = (*told).min(*reclaimed);
                 Ok(())
             }
-            Observation::Told { node, reclaimed } => {
-                self.told.insert((term, u32::from(node.0)), *reclaimed);
+            Observation::Told { replica, reclaimed } => {
+                self.told.insert((term, u32::from(replica.0)), *reclaimed);
                 Ok(())
             }
-            Observation::LetGo { node, reclaimed } => {
-                let told = self.told.get(&(term, u32::from(node.0))).copied().unwrap_or(0);
+            Observation::LetGo { replica, reclaimed } => {
+                let told = self.told.get(&(term, u32::from(replica.0))).copied().unwrap_or(0);
                 if told >= *reclaimed {
                     return Ok(());
                 }
-                Err(format!("I13: node {node} let go of {reclaimed} segments of term {term}, told of {told}"))
+                Err(format!(
+                    "I13: node {replica} let go of {reclaimed} segments of term {term}, told of {told}"
+                ))
             }
             Observation::Applied { stream, position } => {
                 let committed =
@@ -85,7 +87,7 @@ impl Streams {
         node: u32,
         stream: u16,
         below: u64,
-        by: &[NodeId],
+        by: &[ReplicaId],
         book: &Book,
     ) -> Result<(), String> {
         if !book.is_quorum(term, node, by) {

@@ -1,6 +1,6 @@
 //! Forged logs: each rule lets a lawful run pass, and finds what breaks it.
 
-use longarm_base::{Csn, Nanos, NodeId, RegionId, Term};
+use longarm_base::{Csn, Nanos, RegionId, ReplicaId, Term};
 use longarm_host::observe::Observation;
 use longarm_wire::{ARENA_REGION, PAGE_REGION, RING_REGION};
 
@@ -12,7 +12,7 @@ const MS: u64 = 1_000_000;
 const KEY: u64 = 0xAB;
 
 fn term(counter: u32, node: u8) -> Term {
-    Term::new(counter, NodeId(node))
+    Term::new(counter, ReplicaId(node))
 }
 
 /// Three replicas, two that may be added, and clocks that go right.
@@ -48,7 +48,7 @@ impl Log {
 
     /// Nodes 0 and 1 elect node 0, which installs.
     fn install(&mut self, of: Term, base: Term, cuts: &[u64]) -> &mut Log {
-        let leader = u32::from(of.node().0);
+        let leader = u32::from(of.leader().0);
         let other = if leader == 0 { 1 } else { 0 };
         self.report(leader, of, base, cuts).report(other, of, base, cuts);
         self.takes(leader, of, base, cuts)
@@ -59,7 +59,7 @@ impl Log {
     }
 
     fn takes_what(&mut self, machine: u32, term: Term, base: Term, cuts: &[u64], mixed: bool) -> &mut Log {
-        let members = self.members.iter().map(|&node| NodeId(node)).collect();
+        let members = self.members.iter().map(|&node| ReplicaId(node)).collect();
         self.on(machine, Observation::Installing { term, base, cuts: cuts.to_vec(), mixed, members })
     }
 
@@ -70,7 +70,7 @@ impl Log {
     }
 
     fn serve(&mut self, of: Term) -> &mut Log {
-        let leader = u32::from(of.node().0);
+        let leader = u32::from(of.leader().0);
         let other = if leader == 0 { 1 } else { 0 };
         self.on(leader, Observation::Adopted { term: of })
             .on(other, Observation::Adopted { term: of })
@@ -90,21 +90,21 @@ impl Log {
     }
 
     fn committed(&mut self, machine: u32, below: u64, by: &[u8]) -> &mut Log {
-        let by = by.iter().map(|&node| NodeId(node)).collect();
+        let by = by.iter().map(|&node| ReplicaId(node)).collect();
         self.on(machine, Observation::Committed { stream: 0, below, by })
     }
 
     /// Nodes have it on disk that these are to be the replicas.
     fn kept(&mut self, members: &[u8], by: &[u32]) -> &mut Log {
         for &machine in by {
-            let members = members.iter().map(|&node| NodeId(node)).collect();
+            let members = members.iter().map(|&node| ReplicaId(node)).collect();
             self.on(machine, Observation::Kept { term: term(1, 0), members });
         }
         self
     }
 
     fn agreed(&mut self, members: &[u8]) -> &mut Log {
-        let members = members.iter().map(|&node| NodeId(node)).collect();
+        let members = members.iter().map(|&node| ReplicaId(node)).collect();
         self.on(0, Observation::Agreed { term: term(1, 0), members })
     }
 
@@ -127,7 +127,7 @@ impl Log {
 
     /// A lease of so many milliseconds.
     fn leased(&mut self, machine: u32, millis: u64, by: &[u8]) -> &mut Log {
-        let by = by.iter().map(|&node| NodeId(node)).collect();
+        let by = by.iter().map(|&node| ReplicaId(node)).collect();
         let (renewed, end) = (Nanos(self.time), Nanos(self.time + millis * MS));
         self.on(machine, Observation::Leased { renewed, end, by })
     }
@@ -322,10 +322,10 @@ fn i4_only_synced_followers_count_and_they_have_what_they_were_counted_for() {
     let mut log = Log::serving();
     log.put(0, 0, 1).install(term(2, 2), term(1, 0), &[1]).restored(2, 1, true).serve(term(2, 2));
     log.report(1, term(3, 1), term(1, 0), &[0]).is_sound();
-    let told = Observation::Told { node: NodeId(1), reclaimed: 3 };
+    let told = Observation::Told { replica: ReplicaId(1), reclaimed: 3 };
     Log::serving().on(0, told.clone()).report(1, term(2, 1), term(1, 0), &[0]).breaks("I13");
     // A replica may know of fewer free segments again while it is attached anew.
-    let tells = Observation::Tells { node: NodeId(1), reclaimed: 0 };
+    let tells = Observation::Tells { replica: ReplicaId(1), reclaimed: 0 };
     Log::serving().on(0, told).on(0, tells).report(1, term(2, 1), term(1, 0), &[0]).is_sound();
 }
 
@@ -344,8 +344,11 @@ fn i4_who_lost_its_memory_counts_for_what_was_written_before_until_it_is_synced_
 fn i4_nobody_has_more_than_was_written_and_i13_who_lets_go_is_told() {
     Log::serving().put(0, 0, 1).report(1, term(2, 1), term(1, 0), &[2]).breaks("I4");
     let let_go = |log: &mut Log, told| {
-        log.on(0, Observation::Told { node: NodeId(1), reclaimed: told });
-        log.on(0, Observation::LetGo { node: NodeId(1), reclaimed: 2 }).judge.violation().map(String::from)
+        log.on(0, Observation::Told { replica: ReplicaId(1), reclaimed: told });
+        log.on(0, Observation::LetGo { replica: ReplicaId(1), reclaimed: 2 })
+            .judge
+            .violation()
+            .map(String::from)
     };
     assert_eq!(let_go(&mut Log::serving(), 2), None);
     assert!(let_go(&mut Log::serving(), 1).is_some_and(|violation| violation.starts_with("I13")));

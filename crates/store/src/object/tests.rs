@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longarm_base::limits::{KEY_MAX, VALUE_MAX};
-use longarm_base::{Csn, EntryRef, NodeId, Term, UnixMillis};
+use longarm_base::{Csn, EntryRef, ReplicaId, Term, UnixMillis};
 use longarm_memory::{Journal, OwnedWords, SumKey, Words};
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ use super::*;
 use crate::segment::Lane;
 
 const AT: u64 = 128;
-const TERM: Term = Term::new(5, NodeId(2));
+const TERM: Term = Term::new(5, ReplicaId(2));
 
 fn sums() -> SumKey {
     SumKey::new(0x5EED)
@@ -65,7 +65,7 @@ proptest! {
         key in proptest::collection::vec(any::<u8>(), 1..200),
         value in proptest::collection::vec(any::<u8>(), 0..3000),
         (csn, generation) in (1..=longarm_base::limits::CSN_MAX, 1..=layout::GENERATION_MAX),
-        term in (any::<u32>(), 0..=NodeId::MAX.0).prop_map(|(count, node)| Term::new(count, NodeId(node))),
+        term in (any::<u32>(), 0..=ReplicaId::MAX.0).prop_map(|(count, id)| Term::new(count, ReplicaId(id))),
         expiry in prop_oneof![Just(0u64), any::<u64>()],
         session in proptest::option::of((any::<u64>(), any::<u64>())),
         kind in prop_oneof![Just(EntryKind::Put), Just(EntryKind::Tombstone), Just(EntryKind::Noop)],
@@ -348,7 +348,7 @@ fn the_judgement_finds_an_entry_without_a_wipe() {
 /// generation, the version and the value of the new entry (L4, L16).
 #[test]
 fn an_entry_that_lands_over_one_of_an_older_term_is_never_taken_for_it() {
-    let older = Term::new(TERM.counter() - 1, TERM.node());
+    let older = Term::new(TERM.counter() - 1, TERM.leader());
     for (csn, value) in [(5, [7u8; 100]), (6, [8; 100])] {
         let (stale, fresh) = (Journal::new(1024), Journal::new(1024));
         let place = write_in(&stale, room(older, 1), 5, b"the same key", &[7; 100], EntryMeta::PUT);

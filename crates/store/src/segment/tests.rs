@@ -1,6 +1,6 @@
 //! The segment table: garbage is refused, and a line read while it changes is one of its versions.
 
-use longarm_base::{Csn, NodeId, Term};
+use longarm_base::{Csn, ReplicaId, Term};
 use longarm_memory::{Journal, OwnedWords, SumKey, Words};
 use proptest::prelude::*;
 
@@ -19,7 +19,7 @@ fn line(state: SegmentState, stride: u32, tail: u32) -> Line {
     Line {
         state,
         generation: 7,
-        term: Term::new(4, NodeId(1)),
+        term: Term::new(4, ReplicaId(1)),
         stream: 3,
         lane: Lane::Move,
         stride,

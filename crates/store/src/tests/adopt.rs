@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use longarm_base::{NodeId, Term};
+use longarm_base::{ReplicaId, Term};
 use longarm_memory::{OwnedWords, Words};
 use proptest::prelude::*;
 
@@ -16,7 +16,7 @@ const SEGMENTS: u64 = 16;
 const LENGTHS: [usize; 10] = [0, 3, 100, 700, 3_000, 40_000, 200_000, 600_000, 1_100_000, 2_200_000];
 
 fn term(counter: u32) -> Term {
-    Term::new(counter, NodeId(counter as u8 % 3))
+    Term::new(counter, ReplicaId(counter as u8 % 3))
 }
 
 /// A source of choices that depends on its seed only.

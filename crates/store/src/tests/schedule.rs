@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
-use longarm_base::{NodeId, Term};
+use longarm_base::{ReplicaId, Term};
 use longarm_memory::{OwnedWords, Words};
 
 use super::*;
@@ -279,7 +279,7 @@ fn replaying() {
         writer.finish(draft, Csn(csn));
     }
     drop(writer);
-    let options = StoreOptions { term: Term::new(1, NodeId(1)), ..options };
+    let options = StoreOptions { term: Term::new(1, ReplicaId(1)), ..options };
     let store = Arc::new(Store::adopt(memory, budget(), options, sums()).expect("an arena"));
     assert_eq!(store.adopted().len(), 4);
     let newest: Arc<[Mutex<Option<Slot>>; KEYS]> = Arc::default();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use longarm_base::{NodeId, Term};
+use longarm_base::{ReplicaId, Term};
 use longarm_memory::{OwnedWords, Words};
 use proptest::prelude::*;
 
@@ -13,8 +13,8 @@ use crate::segment::layout::{line_at, segment_of};
 use crate::segment::{ArenaGeometry, Line, LineError, SegmentState, line_bytes};
 
 const SEGMENTS: u64 = 16;
-const OLD: Term = Term::new(6, NodeId(1));
-const TERM: Term = Term::new(7, NodeId(2));
+const OLD: Term = Term::new(6, ReplicaId(1));
+const TERM: Term = Term::new(7, ReplicaId(2));
 
 /// An entry that the leader wrote.
 #[derive(Clone, Copy, Debug)]
@@ -152,7 +152,7 @@ proptest! {
             prop_assert!(again.beyond.is_empty());
         }
         let budget = Arc::new(Budget::new(u64::MAX));
-        let next = TERM.next_of(NodeId(3)).expect("more terms");
+        let next = TERM.next_of(ReplicaId(3)).expect("more terms");
         let options = StoreOptions { term: next, ..StoreOptions::default() };
         let store = Store::adopt(memory, budget, options, sums()).expect("an arena");
         let mut seen = BTreeSet::new();
@@ -367,7 +367,7 @@ fn settled_rooms_are_passed_over_and_found_again_when_the_segment_is_claimed_ane
     let place = object::finish(&counted.0, &sums(), draft, Csn(70), 30);
     let found = survey(&counted, &sums(), TERM, &floors, &settled).expect("a header");
     assert_eq!(found.streams[0].tail, [(30, place)]);
-    let another = Term::new(8, NodeId(2));
+    let another = Term::new(8, ReplicaId(2));
     settled.look(ArenaView { memory: &counted, sums: &sums() }, another, &floors, 1 << 20, &mut ());
     let of_no_use = survey(&counted, &sums(), TERM, &[0, 0], &settled).expect("a header");
     assert_eq!(of_no_use, survey(&counted, &sums(), TERM, &[0, 0], &Settled::default()).expect("a header"));
@@ -391,7 +391,7 @@ fn neither_a_survey_nor_a_store_takes_memory_for_rooms_that_nobody_wrote() {
     let found = survey(&memory, &sums(), TERM, &[0, 0], &Settled::default()).expect("a header");
     assert_eq!(found.streams.iter().map(|stream| stream.beyond.len()).sum::<usize>(), 1);
     assert!(is_sparse() && memory.next_written(begin) <= last.offset);
-    let options = StoreOptions { term: TERM.next_of(NodeId(3)).expect("more"), ..StoreOptions::default() };
+    let options = StoreOptions { term: TERM.next_of(ReplicaId(3)).expect("more"), ..StoreOptions::default() };
     let store = Store::adopt(memory.clone(), Arc::new(Budget::new(u64::MAX)), options, sums());
     let store = store.expect("an arena");
     let mut seen = 0;

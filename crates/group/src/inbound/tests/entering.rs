@@ -71,9 +71,9 @@ impl Incoming for Slow {
 }
 
 /// The term that is open when a connection begins to be accepted, and its leader's.
-const TERM: Term = Term::new(1, NodeId(2));
+const TERM: Term = Term::new(1, ReplicaId(2));
 /// The term after that, another leader's.
-const NEXT: Term = Term::new(2, NodeId(3));
+const NEXT: Term = Term::new(2, ReplicaId(3));
 
 /// Ends all connections while one is being accepted, which can be ended or not. Returns whether `end_all` had
 /// returned before the connection was accepted, what it returned, and what it returns when it is called
@@ -90,7 +90,7 @@ fn meanwhile(
     let (end, ended) = channel();
     let hello = PeerHello {
         group: 7,
-        node: term.node(),
+        replica: term.leader(),
         term,
         purpose: Purpose::Memory,
         ring_bytes: 0,

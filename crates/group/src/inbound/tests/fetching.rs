@@ -29,7 +29,7 @@ fn what_does_not_verify_is_not_fetched() {
     let group = inbound.group();
     let house = House::<Sim> { inbound, memory, address, group };
     // The entries that a leader wrote to the other replica.
-    let base = Term::new(1, NodeId(1));
+    let base = Term::new(1, ReplicaId(1));
     format(&theirs.memory, &theirs.sums).expect("an arena");
     let engine = engine_of(base, 0, SlotKind::Inline64, LIMIT, &theirs.memory);
     for key in [b"one", b"two"] {
@@ -42,7 +42,7 @@ fn what_does_not_verify_is_not_fetched() {
     let whole =
         |entry: &EntryAt| whole_entry(&ours.memory, &ours.sums, segment_of(entry.offset), entry.offset);
     house.open(listener, |term| {
-        let address = house.address(&Arc::new(sim.clone()), term.node());
+        let address = house.address(&Arc::new(sim.clone()), term.leader());
         let mut bulk = Bulk::new(address.memory(term, READ_MAX).expect("its term is open"), &|| true);
         let until = now() + Nanos(SOON.as_nanos() as u64);
         let mut take = |of: Term, entry: &EntryAt| fetch(&ours, &mut bulk, of, entry, until);

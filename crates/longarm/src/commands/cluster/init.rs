@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use longarm_server::Member;
 use serde_json::json;
 
-use crate::cluster::{self, Division, Group, numbers, parse_member};
+use crate::cluster::{self, Division, Group, NodeAt, numbers, parse_node};
 use crate::config::units::show_duration;
 use crate::output::{Exit, Failure, Output};
 use crate::times::Times;
@@ -18,8 +17,8 @@ pub struct InitArgs {
     pub file: PathBuf,
 
     /// A node: its number, 0 to 127, and where the others and clients find it; repeatable
-    #[arg(long = "node", value_name = "N=ADDRESS", required = true, value_parser = parse_member)]
-    pub nodes: Vec<Member>,
+    #[arg(long = "node", value_name = "N=ADDRESS", required = true, value_parser = parse_node)]
+    pub nodes: Vec<NodeAt>,
 
     /// Groups, among which keys are divided by a hash; each has a leader of its own. Their number stays
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -53,14 +52,14 @@ pub fn run(args: InitArgs, output: &mut Output) -> Result<Exit, Failure> {
     cluster::create(&cluster, &args.file)?;
     let file = args.file.display();
     let used = cluster.nodes.iter().filter(|node| cluster.groups_on(node.node).next().is_some());
-    let server = |node: &Member| format!("longarm server --cluster {file} --node {}", node.node);
+    let server = |node: &NodeAt| format!("longarm server --cluster {file} --node {}", node.node);
     let servers: Vec<String> = used.map(server).collect();
     let client = format!("longarm put greeting hello --cluster {file}");
     let status = format!("longarm cluster status {file}");
     if output.json() {
         let nodes = cluster.nodes.iter();
         let nodes = nodes.map(|one| json!({ "node": one.node.0, "address": one.address.to_string() }));
-        let replicas = |group: &Group| group.replicas.iter().map(|node| node.0).collect::<Vec<_>>();
+        let replicas = |group: &Group| group.nodes().map(|node| node.0).collect::<Vec<_>>();
         let group =
             |group: &Group| json!({ "group": format!("{:016x}", group.id), "replicas": replicas(group) });
         output.value(&json!({

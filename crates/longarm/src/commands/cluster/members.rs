@@ -3,12 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use longarm_base::NodeId;
 use longarm_host::sleep;
 use longarm_server::{Changed, Deny, Member, OrderError};
 use serde_json::json;
 
-use crate::cluster::{self, Cluster, numbers, parse_member};
+use crate::cluster::{self, Cluster, Group, NodeAt, NodeId, named, numbers, parse_node};
 use crate::config::Config;
 use crate::flags::duration;
 use crate::operator;
@@ -29,9 +28,9 @@ pub struct AddNodeArgs {
     /// The file of the cluster
     pub file: PathBuf,
 
-    /// The node: its number, 0 to 127, and where the others and clients find it
-    #[arg(value_name = "N=ADDRESS", value_parser = parse_member)]
-    pub node: Member,
+    /// The node: its number, and where the others and clients find it
+    #[arg(value_name = "N=ADDRESS", value_parser = parse_node)]
+    pub node: NodeAt,
 
     /// Which group, counted from 1; only where there are several
     #[arg(long, value_name = "G")]
@@ -53,8 +52,8 @@ pub struct RemoveNodeArgs {
     pub file: PathBuf,
 
     /// The number of the node
-    #[arg(value_name = "N", value_parser = clap::value_parser!(u8).range(0..=127))]
-    pub node: u8,
+    #[arg(value_name = "N")]
+    pub node: u32,
 
     /// Which group, counted from 1; only where there are several
     #[arg(long, value_name = "G")]
@@ -63,16 +62,16 @@ pub struct RemoveNodeArgs {
 
 /// Writes the node into the file, and has the group take it. The group waits until the node is started.
 pub fn add(args: &AddNodeArgs, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
-    let (file, member) = (&args.file, &args.node);
+    let (file, added) = (&args.file, &args.node);
     let before = cluster::read(file)?;
     let at = operator::chosen(&before, file, args.group)?;
-    let after = with(&before, at, member).map_err(|text| Failure::new(Exit::Usage, text))?;
+    let after = with(&before, at, added).map_err(|text| Failure::new(Exit::Usage, text))?;
     if after != before {
         cluster::replace(&after, file)?;
         output.note(&format!(
             "wrote node {node} into {shown}: copy it to its machine, and start it there:\n  \
              longarm server --cluster {shown} --node {node} --join",
-            node = member.node,
+            node = added.node,
             shown = file.display()
         ));
     }
@@ -81,11 +80,14 @@ pub fn add(args: &AddNodeArgs, config: &Config, output: &mut Output) -> Result<E
     // The leader waits for an election's time without progress, and then says that the node is late. How long
     // the node may take to be there is for the user to say.
     let is_late = |error: &OrderError| matches!(error, OrderError::Denied(_, Deny::Late));
-    match insist(args.wait, || operator.add(member, patience), is_late) {
-        Ok(changed) => say(file, at, &changed, output),
+    let group = &after.groups[at];
+    let replica = group.on(added.node).expect("it was placed");
+    let member = Member { replica, address: added.address.clone() };
+    match insist(args.wait, || operator.add(&member, patience), is_late) {
+        Ok(changed) => say(file, group, at, &changed, output),
         // The same command added the node before, and did not hear of it.
         Err(OrderError::Denied(_, Deny::Member)) => {
-            output.line(&format!("node {} is a replica of the group already", member.node))?;
+            output.line(&format!("node {} has a replica of the group already", added.node))?;
             Ok(Exit::Ok)
         }
         Err(error) => {
@@ -126,14 +128,14 @@ pub fn remove(args: &RemoveNodeArgs, config: &Config, output: &mut Output) -> Re
     let (file, node) = (&args.file, NodeId(args.node));
     let before = cluster::read(file)?;
     let at = operator::chosen(&before, file, args.group)?;
-    if !before.groups[at].replicas.contains(&node) {
+    let group = &before.groups[at];
+    let Some(replica) = group.on(node) else {
         let text = format!("node {node} has no replica of that group of {}", file.display());
-        let has = numbers(before.groups[at].replicas.iter().copied());
-        return Err(Failure::new(Exit::Usage, text).hint(format!("it has {has}")));
-    }
+        return Err(Failure::new(Exit::Usage, text).hint(format!("nodes {} have", numbers(group.nodes()))));
+    };
     let operator = operator::operator(&before, at, config)?;
     let patience = operator::patience(&before, ELECTIONS, config);
-    let changed = match insist(patience, || operator.remove(node, patience), |_| false) {
+    let changed = match insist(patience, || operator.remove(replica, patience), |_| false) {
         Ok(changed) => changed,
         // The node was removed before, but the file was not written, or the command did not hear of the
         // removal.
@@ -145,44 +147,52 @@ pub fn remove(args: &RemoveNodeArgs, config: &Config, output: &mut Output) -> Re
         Err(error) => return Err(operator::failure(&error)),
     };
     cluster::replace(&without(&before, at, node), file)?;
-    say(file, at, &changed, output)
+    say(file, group, at, &changed, output)
 }
 
-fn say(file: &Path, at: usize, changed: &Changed, output: &mut Output) -> Result<Exit, Failure> {
-    let nodes = changed.members.iter().map(|member| member.node);
+/// Says which nodes have the replicas of a group now, and who leads.
+fn say(
+    file: &Path,
+    group: &Group,
+    at: usize,
+    changed: &Changed,
+    output: &mut Output,
+) -> Result<Exit, Failure> {
+    let nodes = changed.members.iter().filter_map(|member| group.node_of(member.replica));
+    let leader = group.node_of(changed.leader);
     if output.json() {
         let nodes: Vec<_> = nodes.map(|node| node.0).collect();
-        let (leader, gap) = (changed.leader.0, changed.gap.map(|gap| gap.as_micros() as u64));
+        let (leader, gap) = (leader.map(|node| node.0), changed.gap.map(|gap| gap.as_micros() as u64));
         output.value(&json!({ "group": at + 1, "replicas": nodes, "leader": leader, "gap_us": gap }))?;
         return Ok(Exit::Ok);
     }
-    let (nodes, leader) = (numbers(nodes), changed.leader);
+    let (nodes, leader) = (numbers(nodes), named(leader, changed.leader));
     let how = match changed.gap {
         Some(gap) => format!("leads; writes waited for {:.1} ms", gap.as_secs_f64() * 1e3),
         None => "is to lead".into(),
     };
-    output.line(&format!("the replicas are {nodes}; node {leader} {how}"))?;
+    output.line(&format!("the replicas are {nodes}; {leader} {how}"))?;
     output.note(&format!("clients and nodes may have the old file; {} is the new one", file.display()));
     Ok(Exit::Ok)
 }
 
 /// Adds a replica to a group, which may have it already.
-fn with(cluster: &Cluster, at: usize, member: &Member) -> Result<Cluster, String> {
+fn with(cluster: &Cluster, at: usize, added: &NodeAt) -> Result<Cluster, String> {
     let mut after = cluster.clone();
-    match cluster.node(member.node) {
-        Some(known) if known.address != member.address => {
+    match cluster.node(added.node) {
+        Some(known) if known.address != added.address => {
             return Err(format!(
                 "node {} is at {} already: one number, one address",
                 known.node, known.address
             ));
         }
         Some(_) => {}
-        None => after.nodes.push(member.clone()),
+        None => after.nodes.push(added.clone()),
     }
     after.nodes.sort_by_key(|node| node.node);
-    let replicas = &mut after.groups[at].replicas;
-    if !replicas.contains(&member.node) {
-        replicas.push(member.node);
+    let group = &mut after.groups[at];
+    if group.on(added.node).is_none() {
+        group.place(added.node);
     }
     after.check()?;
     Ok(after)
@@ -191,7 +201,7 @@ fn with(cluster: &Cluster, at: usize, member: &Member) -> Result<Cluster, String
 /// Takes a replica out of a group, and its node out of the cluster if that has no other replica.
 fn without(cluster: &Cluster, at: usize, node: NodeId) -> Cluster {
     let mut after = cluster.clone();
-    after.groups[at].replicas.retain(|replica| *replica != node);
+    after.groups[at].replicas.retain(|one| one.node != node);
     if after.groups_on(node).next().is_none() {
         after.nodes.retain(|known| known.node != node);
     }
@@ -200,22 +210,23 @@ fn without(cluster: &Cluster, at: usize, node: NodeId) -> Cluster {
 
 #[cfg(test)]
 mod tests {
+    use longarm_base::ReplicaId;
+
     use super::*;
-    use crate::cluster::{Division, parse_member};
+    use crate::cluster::{Division, parse_node};
     use crate::times::Times;
 
     fn three() -> Cluster {
-        let nodes =
-            ["1=tcp://a:1", "2=tcp://b:1", "3=tcp://c:1"].map(|text| parse_member(text).expect("one"));
+        let nodes = ["1=tcp://a:1", "2=tcp://b:1", "3=tcp://c:1"].map(|text| parse_node(text).expect("one"));
         let division = Division { groups: 1, replicas: 3 };
         cluster::draw(nodes.to_vec(), division, Times::usual().timing()).expect("a cluster")
     }
 
     #[test]
     fn an_order_is_given_until_it_is_known_what_came_of_it() {
-        let node = NodeId(1);
-        let doubt = || Err(OrderError::InDoubt(node, "the connection broke".into()));
-        let denied = |why| Err(OrderError::Denied(node, why));
+        let leader = ReplicaId(1);
+        let doubt = || Err(OrderError::InDoubt(leader, "the connection broke".into()));
+        let denied = |why| Err(OrderError::Denied(leader, why));
         let wait = Duration::from_millis(500);
         let given = |wait, replies: Vec<Result<Changed, OrderError>>| {
             let mut replies = replies.into_iter();
@@ -224,7 +235,7 @@ mod tests {
             assert_eq!(replies.next(), None, "all of it is asked");
             came
         };
-        let changed = Changed { members: Vec::new(), leader: node, gap: None };
+        let changed = Changed { members: Vec::new(), leader, gap: None };
         let soon = vec![denied(Deny::Late), doubt(), denied(Deny::Busy), Ok(changed.clone())];
         assert_eq!(given(wait, soon), Ok(changed));
         assert_eq!(given(wait, vec![doubt(), doubt(), denied(Deny::Member)]), denied(Deny::Member));
@@ -243,14 +254,14 @@ mod tests {
     #[test]
     fn a_node_is_added_once_and_taken_out() {
         let before = three();
-        let fourth = parse_member("4=tcp://d:1").expect("one");
+        let fourth = parse_node("4=tcp://d:1").expect("one");
         let after = with(&before, 0, &fourth).expect("four");
         assert_eq!((after.numbers().as_str(), after.groups[0].replicas.len()), ("1, 2, 3, 4", 4));
         assert_eq!(with(&after, 0, &fourth), Ok(after.clone()), "the same command again");
         assert_eq!(without(&after, 0, NodeId(4)), before);
-        let moved = parse_member("4=tcp://e:1").expect("one");
+        let moved = parse_node("4=tcp://e:1").expect("one");
         assert!(with(&after, 0, &moved).expect_err("elsewhere").contains("one number, one address"));
-        let taken = parse_member("5=tcp://a:1").expect("one");
+        let taken = parse_node("5=tcp://a:1").expect("one");
         assert!(with(&after, 0, &taken).expect_err("taken").contains("both at"));
     }
 }

@@ -131,25 +131,28 @@ fn nobody(path: &Path, said: &[Said]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use longarm_base::NodeId;
+    use longarm_server::Member;
 
     use super::*;
-    use crate::cluster::{Group, parse_member};
+    use crate::cluster::{Group, NodeId};
 
     fn group(id: u64) -> Group {
-        Group { id, sum_key: 1, hash_key: 2, replicas: [2, 1, 3].map(NodeId).to_vec() }
+        let mut group = Group { id, sum_key: 1, hash_key: 2, replicas: Vec::new() };
+        [2, 1, 300].into_iter().for_each(|node| group.place(NodeId(node)));
+        group
     }
 
-    /// A group of nodes 2, 1 and 3, of which node 2 is to lead first.
+    /// A group of nodes 2, 1 and 300, of which node 2 is to lead first. Node 300 has replica 0.
     fn looked(group: &Group, said: [Said; 3]) -> Looked<'_> {
-        let members = ["2=tcp://b:2", "1=tcp://a:1", "3=tcp://c:3"];
-        let members = members.map(|text| parse_member(text).expect(text)).to_vec();
-        Looked { group, members, said: said.to_vec() }
+        let at = |replica, text: &str| Member { replica, address: text.parse().expect(text) };
+        let addresses = ["tcp://b:2", "tcp://a:1", "tcp://c:3"];
+        let members = group.replicas.iter().zip(addresses).map(|(one, text)| at(one.replica, text));
+        Looked { group, members: members.collect(), said: said.to_vec() }
     }
 
     fn one_leads(group: &Group) -> Looked<'_> {
         let stats = json!({ "term": "7.2", "lease_us": 41_000,
-            "followers": [{ "node": 1, "synced": true, "lag": 12 }] });
+            "followers": [{ "replica": 1, "synced": true, "lag": 12 }] });
         let follows = Said::Follows(Some("tcp://b:2".into()));
         looked(group, [Said::Leads(stats), follows, Said::Nothing("nobody listens".into())])
     }
@@ -164,7 +167,7 @@ mod tests {
 node  address    term  in sync  lag  lease left  role
 1     tcp://a:1  -     yes      12   -           follower
 2     tcp://b:2  7.2   yes      -    41 ms       leader
-3     tcp://c:3  -     no       -    -           not reachable: nobody listens
+300   tcp://c:3  -     no       -    -           not reachable: nobody listens
 ";
         assert_eq!(table(&[rows]), expected);
     }
@@ -174,15 +177,15 @@ node  address    term  in sync  lag  lease left  role
         let group = group(7);
         for third in [Said::Nothing("nobody listens".into()), Said::Follows(None)] {
             let stats = json!({ "term": "7.2", "members": [1, 2],
-                "followers": [{ "node": 1, "synced": true, "lag": 12 }] });
+                "followers": [{ "replica": 1, "synced": true, "lag": 12 }] });
             let looked = looked(&group, [Said::Leads(stats), Said::Follows(None), third]);
             let rows = looked.rows();
             let roles: Vec<_> = rows.iter().map(|row| row["role"].as_str().expect("a role")).collect();
             assert_eq!(roles, ["follower", "leader", "not added"]);
             assert_eq!(looked.standing().in_sync, [NodeId(1), NodeId(2)]);
             let note = not_added(Path::new("g.toml"), &rows[2], Some(2));
-            assert!(note.contains("add-node g.toml 3=tcp://c:3 --group 2` goes on"), "{note}");
-            assert!(note.contains("remove-node g.toml 3 --group 2` takes it out"), "{note}");
+            assert!(note.contains("add-node g.toml 300=tcp://c:3 --group 2` goes on"), "{note}");
+            assert!(note.contains("remove-node g.toml 300 --group 2` takes it out"), "{note}");
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use longarm_base::NodeId;
+use crate::cluster::NodeId;
 use longarm_base::random::SplitMix64;
 use longarm_client::{ClusterClient, Error};
 use longarm_host::{Mutex, now, sleep};

@@ -23,8 +23,8 @@ pub struct Args {
 
     /// Of a cluster (--cluster): which of its nodes this is. It listens where the cluster's file says, and
     /// has the replicas that are its own there; they share memory and workers equally
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(..=127))]
-    pub node: Option<u8>,
+    #[arg(long, value_name = "N")]
+    pub node: Option<u32>,
 
     /// Of a cluster: this node is not a replica yet, and waits for `longarm cluster add-node`; when it starts
     /// anew it knows by itself

@@ -4,12 +4,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longarm_base::NodeId;
 use longarm_fabric::Address;
-use longarm_server::{FileVoteStore, GroupOptions, Member};
+use longarm_server::{FileVoteStore, GroupOptions};
 
 use super::args::Args;
-use crate::cluster::{self, Cluster, Group};
+use crate::cluster::{self, Cluster, Group, NodeAt, NodeId};
 use crate::config::{Config, Origin};
 use crate::output::{Exit, Failure, Output};
 
@@ -17,7 +16,7 @@ use crate::output::{Exit, Failure, Output};
 pub struct Node {
     /// The cluster to which it belongs.
     pub cluster: Cluster,
-    member: Member,
+    at: NodeAt,
     joins: bool,
     dir: PathBuf,
 }
@@ -45,15 +44,15 @@ impl Node {
                 config.origin("cluster")
             )));
         };
-        let Some(member) = cluster.node(NodeId(number)).cloned() else {
+        let Some(at) = cluster.node(NodeId(number)).cloned() else {
             let text = format!("node {number} is not of the cluster of {file}: it has {}", cluster.numbers());
             return Err(wrong(text).hint("each node has the number that the file gives its address"));
         };
-        if cluster.groups_on(member.node).next().is_none() {
+        if cluster.groups_on(at.node).next().is_none() {
             let text = format!("node {number} has no replica of any group of {file}");
             return Err(wrong(text).hint("it has nothing to do; `longarm cluster init` places the groups"));
         }
-        let tcp = matches!(member.address, Address::Tcp(_));
+        let tcp = matches!(at.address, Address::Tcp(_));
         if tcp && config.tls.cert.is_some() && config.tls.server_ca.is_none() {
             return Err(wrong(
                 "tls.cert is set and tls.server_ca is not: replicas connect to each other".into(),
@@ -61,7 +60,7 @@ impl Node {
             .hint("--tls-server-ca names the authority that signed the certificates of the others"));
         }
         let dir = args.data.clone().unwrap_or_else(|| beside(path, number));
-        Ok(Some(Node { cluster, member, joins: args.join, dir }))
+        Ok(Some(Node { cluster, at, joins: args.join, dir }))
     }
 
     /// Gives the settings with the node's address. Warns of a setting that is not for one server to say,
@@ -73,12 +72,12 @@ impl Node {
                 config.origin("lease")
             ));
         }
-        config.listening_at(self.member.address.clone())
+        config.listening_at(self.at.address.clone())
     }
 
     /// Makes the options of the groups of which the node has replicas; makes its directory if need be.
     pub fn groups(&self) -> Result<Vec<GroupOptions>, Failure> {
-        self.cluster.groups_on(self.member.node).map(|group| self.group(group)).collect()
+        self.cluster.groups_on(self.at.node).map(|group| self.group(group)).collect()
     }
 
     fn group(&self, group: &Group) -> Result<GroupOptions, Failure> {
@@ -93,10 +92,10 @@ impl Node {
         })?;
         Ok(GroupOptions {
             id: group.id,
-            node: self.member.node,
+            replica: group.on(self.at.node).expect("the node has a replica of it"),
             members: self.cluster.members_of(group),
             joins: self.joins,
-            first: group.replicas.first().copied(),
+            first: group.replicas.first().map(|one| one.replica),
             timing: self.cluster.timing,
             sum_key: group.sum_key,
             hash_key: group.hash_key,
@@ -106,12 +105,12 @@ impl Node {
 
     /// The number of groups of which the node has replicas.
     pub fn replicas(&self) -> usize {
-        self.cluster.groups_on(self.member.node).count()
+        self.cluster.groups_on(self.at.node).count()
     }
 
     /// The node as messages name it: `node 2 of a group of 3`, `node 2 of 5, with replicas of 3 groups of 4`.
     pub fn name(&self) -> String {
-        let node = self.member.node;
+        let node = self.at.node;
         match &self.cluster.groups[..] {
             [group] => format!("node {node} of a group of {}", group.replicas.len()),
             groups => format!(
@@ -130,7 +129,7 @@ impl Node {
 }
 
 /// The directory unless the user names another: `FILE.node-N`, beside the cluster's file.
-fn beside(path: &Path, number: u8) -> PathBuf {
+fn beside(path: &Path, number: u32) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(format!(".node-{number}"));
     name.into()

@@ -1,6 +1,6 @@
 //! A replica that lets another replica stand first.
 
-use longarm_base::{Nanos, NodeId, Term};
+use longarm_base::{Nanos, ReplicaId, Term};
 use longarm_wire::{Answer, Ask};
 
 use super::members;
@@ -18,7 +18,7 @@ const TIMING: Timing = Timing {
 fn it_stands_later_and_does_all_else_at_once() {
     let state = PersistentState { members: members(&[0, 1, 2]), promised: Term::ZERO, sync: None };
     let ms = Nanos::from_millis;
-    let mut machine = Machine::new(NodeId(0), state, TIMING, 7, ms(0)).blank(5, ms(140));
+    let mut machine = Machine::new(ReplicaId(0), state, TIMING, 7, ms(0)).blank(5, ms(140));
     let known = |round| Answer::Known {
         life: 5,
         round,
@@ -29,8 +29,8 @@ fn it_stands_later_and_does_all_else_at_once() {
     };
     let mut first = Vec::new();
     machine.handle(Event::Tick(Beat::default()), ms(0), &mut first);
-    for (round, node) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
-        machine.handle(Event::Answered(NodeId(node), known(round)), ms(1), &mut first);
+    for (round, replica) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
+        machine.handle(Event::Answered(ReplicaId(replica), known(round)), ms(1), &mut first);
     }
     let tick = |machine: &mut Machine, at| {
         let mut todo = Vec::new();
@@ -43,10 +43,10 @@ fn it_stands_later_and_does_all_else_at_once() {
     let latest = ms(142) + TIMING.suspect;
     assert_eq!(tick(&mut machine, latest), (RoleKind::PreCandidate, 2), "it asks the two others");
 
-    let term = Term::new(1, NodeId(1));
+    let term = Term::new(1, ReplicaId(1));
     let mut todo = Vec::new();
     resting.handle(
-        Event::Asked(NodeId(1), Ask::Promise { term, members: members(&[0, 1, 2]) }),
+        Event::Asked(ReplicaId(1), Ask::Promise { term, members: members(&[0, 1, 2]) }),
         ms(140),
         &mut todo,
     );

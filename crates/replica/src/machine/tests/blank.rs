@@ -1,6 +1,6 @@
 //! A replica whose disk holds no promise (`blank.rs`).
 
-use longarm_base::{Nanos, NodeId, Term};
+use longarm_base::{Nanos, ReplicaId, Term};
 use longarm_wire::{Answer, Ask, Members};
 
 use super::members;
@@ -27,7 +27,7 @@ impl Blank {
     fn new(members: Members) -> Blank {
         let now = Nanos::from_millis(1_000);
         let state = PersistentState { members, promised: Term::ZERO, sync: None };
-        let machine = Machine::new(NodeId(0), state, TIMING, 7, now);
+        let machine = Machine::new(ReplicaId(0), state, TIMING, 7, now);
         Blank { machine: machine.blank(LIFE, Nanos(0)), now }
     }
 
@@ -48,17 +48,17 @@ impl Blank {
     }
 
     fn hears_of(&mut self, from: u8, known: Answer) -> Vec<Action> {
-        self.tell(Event::Answered(NodeId(from), known))
+        self.tell(Event::Answered(ReplicaId(from), known))
     }
 }
 
-fn known(life: u64, round: u64, promised: Term, own: u64, founders: &[(NodeId, u64)]) -> Answer {
+fn known(life: u64, round: u64, promised: Term, own: u64, founders: &[(ReplicaId, u64)]) -> Answer {
     let (founders, members) = (founders.to_vec(), members(&[0, 1, 2]));
     Answer::Known { life, round, promised, own, founders, members }
 }
 
 fn asks(round: u64, whom: &[u8]) -> Vec<Action> {
-    whom.iter().map(|&node| Action::Ask(NodeId(node), Ask::Forgot { life: LIFE, round })).collect()
+    whom.iter().map(|&replica| Action::Ask(ReplicaId(replica), Ask::Forgot { life: LIFE, round })).collect()
 }
 
 #[test]
@@ -77,11 +77,11 @@ fn it_founds_when_all_have_twice_promised_nothing() {
     assert_eq!(blank.hears(2, 3, 23, Term::ZERO), []);
     assert_eq!((blank.machine.kind(), blank.machine.awaits()), (RoleKind::Follower, None));
     // The founder says so to the replicas that lived then.
-    let answer = blank.tell(Event::Asked(NodeId(1), Ask::Forgot { life: 21, round: 4 }));
-    let founders = vec![(NodeId(0), LIFE), (NodeId(1), 21), (NodeId(2), 23)];
+    let answer = blank.tell(Event::Asked(ReplicaId(1), Ask::Forgot { life: 21, round: 4 }));
+    let founders = vec![(ReplicaId(0), LIFE), (ReplicaId(1), 21), (ReplicaId(2), 23)];
     let members = members(&[0, 1, 2]);
     let known = Answer::Known { life: 21, round: 4, promised: Term::ZERO, own: LIFE, founders, members };
-    assert_eq!(answer, [Action::Answer(NodeId(1), known)]);
+    assert_eq!(answer, [Action::Answer(ReplicaId(1), known)]);
 }
 
 /// A replica that founded with an earlier life of this one knows nothing of what this one promised since.
@@ -89,7 +89,8 @@ fn it_founds_when_all_have_twice_promised_nothing() {
 fn it_is_no_founder_for_what_it_was_before() {
     let mut blank = Blank::new(members(&[0, 1, 2]));
     blank.tick();
-    let (term, founders) = (Term::new(1, NodeId(1)), [(NodeId(0), 9), (NodeId(1), 21), (NodeId(2), 22)]);
+    let (term, founders) =
+        (Term::new(1, ReplicaId(1)), [(ReplicaId(0), 9), (ReplicaId(1), 21), (ReplicaId(2), 22)]);
     assert_eq!(blank.hears_of(1, known(LIFE, 1, term, 21, &founders)), []);
     assert_eq!(blank.hears(2, 1, 22, Term::ZERO), asks(2, &[1, 2]), "one may have founded since it answered");
     assert_eq!(blank.hears(2, 2, 22, Term::ZERO), []);
@@ -100,8 +101,8 @@ fn it_is_no_founder_for_what_it_was_before() {
 fn it_takes_the_word_of_one_that_has_founded() {
     let mut blank = Blank::new(members(&[0, 1, 2]));
     blank.tick();
-    let founders = [(NodeId(0), LIFE), (NodeId(1), 21), (NodeId(2), 22)];
-    blank.hears_of(1, known(LIFE, 1, Term::new(1, NodeId(1)), 21, &founders));
+    let founders = [(ReplicaId(0), LIFE), (ReplicaId(1), 21), (ReplicaId(2), 22)];
+    blank.hears_of(1, known(LIFE, 1, Term::new(1, ReplicaId(1)), 21, &founders));
     assert_eq!(blank.machine.kind(), RoleKind::Follower);
 }
 
@@ -112,8 +113,8 @@ fn it_asks_again_when_somebody_has_promised_since() {
     let mut blank = Blank::new(members(&[0, 1, 2]));
     blank.tick();
     assert_eq!(blank.hears(2, 1, 22, Term::ZERO), []);
-    assert_eq!(blank.hears(1, 1, 0, Term::new(1, NodeId(1))), asks(2, &[1, 2]));
-    let founders = [(NodeId(0), LIFE), (NodeId(1), 21), (NodeId(2), 22)];
+    assert_eq!(blank.hears(1, 1, 0, Term::new(1, ReplicaId(1))), asks(2, &[1, 2]));
+    let founders = [(ReplicaId(0), LIFE), (ReplicaId(1), 21), (ReplicaId(2), 22)];
     blank.hears_of(2, known(LIFE, 2, Term::ZERO, 22, &founders));
     assert_eq!(blank.machine.kind(), RoleKind::Follower);
 }
@@ -122,18 +123,18 @@ fn it_asks_again_when_somebody_has_promised_since() {
 /// helped either of them to lead, or to commit, and does not know.
 #[test]
 fn it_helps_nobody_before_it_has_heard_from_all() {
-    let (term, high) = (Term::new(5, NodeId(1)), Term::new(6, NodeId(2)));
+    let (term, high) = (Term::new(5, ReplicaId(1)), Term::new(6, ReplicaId(2)));
     let mut blank = Blank::new(members(&[0, 1, 2]));
     blank.tick();
     assert_eq!(blank.hears(1, 1, 0, term), []);
     let three = || members(&[0, 1, 2]);
     let sync = || Ask::Sync { term, base: term, cuts: vec![], streams: 1, members: three() };
-    let refused = |promised| [Action::Answer(NodeId(1), Answer::Refused { term, promised })];
-    assert_eq!(blank.tell(Event::Asked(NodeId(1), sync())), refused(Term::ZERO));
+    let refused = |promised| [Action::Answer(ReplicaId(1), Answer::Refused { term, promised })];
+    assert_eq!(blank.tell(Event::Asked(ReplicaId(1), sync())), refused(Term::ZERO));
     let promise = Ask::Promise { term, members: three() };
-    assert_eq!(blank.tell(Event::Asked(NodeId(1), promise)), refused(Term::ZERO));
-    let pre_vote = blank.tell(Event::Asked(NodeId(1), Ask::PreVote { term, members: three() }));
-    assert_eq!(pre_vote, [Action::Answer(NodeId(1), Answer::PreVote { term, yes: false })]);
+    assert_eq!(blank.tell(Event::Asked(ReplicaId(1), promise)), refused(Term::ZERO));
+    let pre_vote = blank.tell(Event::Asked(ReplicaId(1), Ask::PreVote { term, members: three() }));
+    assert_eq!(pre_vote, [Action::Answer(ReplicaId(1), Answer::PreVote { term, yes: false })]);
     blank.now = blank.now + TIMING.suspect;
     assert_eq!(blank.tick(), asks(1, &[2]), "the one that it has not heard from");
     // A candidate of a later term may have this replica's report.
@@ -142,22 +143,22 @@ fn it_helps_nobody_before_it_has_heard_from_all() {
     assert_eq!(blank.hears(2, 2, 0, high), [Action::Promise(high)]);
     assert_eq!(blank.tell(Event::Promised(high)), []);
     assert_eq!((blank.machine.kind(), blank.machine.awaits()), (RoleKind::Learner, None));
-    assert_eq!(blank.tell(Event::Asked(NodeId(1), sync())), refused(high));
+    assert_eq!(blank.tell(Event::Asked(ReplicaId(1), sync())), refused(high));
 }
 
 /// The leader's set does not contain this replica, so nothing rests on it yet.
 #[test]
 fn one_that_is_to_be_added_is_synced_at_once() {
-    let term = Term::new(5, NodeId(1));
+    let term = Term::new(5, ReplicaId(1));
     let mut blank = Blank::new(Members::default());
     assert_eq!(blank.tick(), []);
     let sync = Ask::Sync { term, base: term, cuts: vec![], streams: 1, members: members(&[1, 2]) };
-    assert_eq!(blank.tell(Event::Asked(NodeId(1), sync)), [Action::Promise(term)]);
+    assert_eq!(blank.tell(Event::Asked(ReplicaId(1), sync)), [Action::Promise(term)]);
     // The set can contain it only if it was a replica before.
     let mut blank = Blank::new(Members::default());
     let sync = Ask::Sync { term, base: term, cuts: vec![], streams: 1, members: members(&[0, 1, 2]) };
     let refused = Answer::Refused { term, promised: Term::ZERO };
-    assert_eq!(blank.tell(Event::Asked(NodeId(1), sync)), [Action::Answer(NodeId(1), refused)]);
+    assert_eq!(blank.tell(Event::Asked(ReplicaId(1), sync)), [Action::Answer(ReplicaId(1), refused)]);
     assert_eq!(blank.tick(), asks(1, &[1, 2]));
 }
 
@@ -166,7 +167,7 @@ fn others_with_another_file_are_no_founders_of_the_same_group() {
     let mut blank = Blank::new(members(&[0, 1, 3]));
     blank.tick();
     assert_eq!(blank.hears(1, 1, 21, Term::ZERO), [], "it says 0, 1 and 2");
-    assert_eq!(blank.machine.awaits(), Some(vec![NodeId(1), NodeId(3)]));
+    assert_eq!(blank.machine.awaits(), Some(vec![ReplicaId(1), ReplicaId(3)]));
 }
 
 #[test]

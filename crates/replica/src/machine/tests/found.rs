@@ -1,6 +1,6 @@
 //! Faults that the twin (`twin.rs`) found in the machine, each as a test that is as short as possible.
 
-use longarm_base::{Nanos, NodeId, Term};
+use longarm_base::{Nanos, ReplicaId, Term};
 use longarm_wire::{Answer, Ask, Members, ReplicaReport};
 
 use super::members;
@@ -15,11 +15,11 @@ const TIMING: Timing = Timing {
     election: Nanos::from_millis(70),
 };
 
-const LEADER: NodeId = NodeId(1);
-const OTHER: NodeId = NodeId(2);
+const LEADER: ReplicaId = ReplicaId(1);
+const OTHER: ReplicaId = ReplicaId(2);
 
-fn term(counter: u32, node: NodeId) -> Term {
-    Term::new(counter, node)
+fn term(counter: u32, replica: ReplicaId) -> Term {
+    Term::new(counter, replica)
 }
 
 fn three() -> Members {
@@ -33,7 +33,7 @@ fn ms(ms: u64) -> Nanos {
 /// Replica 0 of three, which promised `promised` and holds the start set of `sync`.
 fn machine(promised: Term, sync: Term) -> Machine {
     let state = PersistentState { members: three(), promised, sync: Some(sync) };
-    Machine::new(NodeId(0), state, TIMING, 7, ms(0))
+    Machine::new(ReplicaId(0), state, TIMING, 7, ms(0))
 }
 
 fn tell(machine: &mut Machine, at: Nanos, event: Event) -> Vec<Action> {
@@ -78,14 +78,14 @@ fn no_own_report_before_a_look_at_the_page_after_the_fence() {
     let old = term(1, LEADER);
     let mut machine = machine(old, old);
     tell(&mut machine, ms(500), Event::Tick(Beat::default()));
-    let yes = Answer::PreVote { term: term(2, NodeId(0)), yes: true };
+    let yes = Answer::PreVote { term: term(2, ReplicaId(0)), yes: true };
     assert_eq!(
         tell(&mut machine, ms(501), Event::Answered(OTHER, yes)),
-        [Action::Promise(term(2, NodeId(0)))]
+        [Action::Promise(term(2, ReplicaId(0)))]
     );
     let asks = [LEADER, OTHER]
-        .map(|node| Action::Ask(node, Ask::Promise { term: term(2, NodeId(0)), members: three() }));
-    assert_eq!(tell(&mut machine, ms(501), Event::Promised(term(2, NodeId(0)))), asks);
+        .map(|replica| Action::Ask(replica, Ask::Promise { term: term(2, ReplicaId(0)), members: three() }));
+    assert_eq!(tell(&mut machine, ms(501), Event::Promised(term(2, ReplicaId(0)))), asks);
     assert_eq!(tell(&mut machine, ms(502), Event::Tick(Beat::new(old, 90))), []);
 }
 
@@ -175,17 +175,18 @@ fn a_candidate_waits_longer_after_it_waited_in_vain() {
 fn two_that_ask_at_once_do_not_cancel_each_other() {
     let old = term(1, LEADER);
     let mut machine = machine(old, old);
-    let own = term(2, NodeId(0));
-    let asks = [LEADER, OTHER].map(|node| Action::Ask(node, Ask::PreVote { term: own, members: three() }));
+    let own = term(2, ReplicaId(0));
+    let asks =
+        [LEADER, OTHER].map(|replica| Action::Ask(replica, Ask::PreVote { term: own, members: three() }));
     assert_eq!(tell(&mut machine, ms(500), Event::Tick(Beat::default())), asks);
     let other = term(2, OTHER);
     let yes = Answer::PreVote { term: other, yes: true };
     let asked = Event::Asked(OTHER, Ask::PreVote { term: other, members: three() });
     assert_eq!(tell(&mut machine, ms(501), asked), [Action::Answer(OTHER, yes)]);
-    let late = Event::Answered(OTHER, Answer::PreVote { term: term(1, NodeId(0)), yes: true });
+    let late = Event::Answered(OTHER, Answer::PreVote { term: term(1, ReplicaId(0)), yes: true });
     assert_eq!(tell(&mut machine, ms(501), late), [], "that was of another pre-vote");
     let yes = Event::Answered(OTHER, Answer::PreVote { term: own, yes: true });
-    let above = term(3, NodeId(0));
+    let above = term(3, ReplicaId(0));
     assert_eq!(tell(&mut machine, ms(502), yes), [Action::Promise(above)], "above all it has heard of");
 }
 
@@ -195,7 +196,7 @@ fn two_that_ask_at_once_do_not_cancel_each_other() {
 fn one_that_may_not_lead_rests_longer_than_those_who_may() {
     let mut machine = machine(term(1, LEADER), Term::ZERO);
     tell(&mut machine, ms(500), Event::Tick(Beat::default()));
-    let mine = term(2, NodeId(0));
+    let mine = term(2, ReplicaId(0));
     tell(&mut machine, ms(500), Event::Answered(OTHER, Answer::PreVote { term: mine, yes: true }));
     tell(&mut machine, ms(500), Event::Promised(mine));
     assert_eq!(tell(&mut machine, ms(501), Event::Tick(Beat::default())), [Action::Survey]);
@@ -209,7 +210,7 @@ fn one_that_may_not_lead_rests_longer_than_those_who_may() {
     assert_eq!(tell(&mut machine, rested, Event::Tick(Beat::default())), [], "the other may stand before");
     let later = rested + TIMING.suspect;
     let asks = [LEADER, OTHER]
-        .map(|node| Action::Ask(node, Ask::PreVote { term: term(3, NodeId(0)), members: three() }));
+        .map(|replica| Action::Ask(replica, Ask::PreVote { term: term(3, ReplicaId(0)), members: three() }));
     assert_eq!(tell(&mut machine, later, Event::Tick(Beat::default())), asks);
 }
 
@@ -217,21 +218,21 @@ fn one_that_may_not_lead_rests_longer_than_those_who_may() {
 /// `group-changes-all`, seed 61060). The two other ones that were left asked each other to stand, for ever.
 #[test]
 fn one_that_may_not_lead_asks_who_has_what_it_lacks() {
-    let (mine, sync) = (term(2, NodeId(0)), term(1, LEADER));
+    let (mine, sync) = (term(2, ReplicaId(0)), term(1, LEADER));
     let report = |reclaimed| ReplicaReport { sync, reclaimed, unix: 0, streams: Vec::new() };
     for [first, second] in [[LEADER, OTHER], [OTHER, LEADER]] {
         let four = members(&[0, 1, 2, 3]);
         let state = PersistentState { members: four, promised: sync, sync: Some(sync) };
-        let mut machine = Machine::new(NodeId(0), state, TIMING, 7, ms(0));
+        let mut machine = Machine::new(ReplicaId(0), state, TIMING, 7, ms(0));
         tell(&mut machine, ms(500), Event::Tick(Beat::default()));
-        for node in [LEADER, OTHER] {
-            tell(&mut machine, ms(500), Event::Answered(node, Answer::PreVote { term: mine, yes: true }));
+        for replica in [LEADER, OTHER] {
+            tell(&mut machine, ms(500), Event::Answered(replica, Answer::PreVote { term: mine, yes: true }));
         }
         tell(&mut machine, ms(500), Event::Promised(mine));
         tell(&mut machine, ms(501), Event::Tick(Beat::default()));
         tell(&mut machine, ms(501), Event::Surveyed(report(0)));
         let reports =
-            |node| Answer::Report { term: mine, report: report(if node == LEADER { 109 } else { 0 }) };
+            |replica| Answer::Report { term: mine, report: report(if replica == LEADER { 109 } else { 0 }) };
         assert_eq!(tell(&mut machine, ms(501), Event::Answered(first, reports(first))), []);
         assert_eq!(
             tell(&mut machine, ms(501), Event::Answered(second, reports(second))),
@@ -255,7 +256,7 @@ fn one_that_has_more_than_the_candidate_stands_when_it_is_asked() {
         Event::Surveyed(ReplicaReport { sync: term(1, OTHER), reclaimed: 0, unix: 0, streams: Vec::new() }),
     );
     let stand = Event::Asked(LEADER, Ask::Stand { term: asker });
-    assert_eq!(tell(&mut machine, ms(502), stand), [Action::Promise(term(3, NodeId(0)))]);
+    assert_eq!(tell(&mut machine, ms(502), stand), [Action::Promise(term(3, ReplicaId(0)))]);
 }
 
 /// A follower of three that is being synced by `LEADER` in term 3 from `base`.
@@ -317,7 +318,7 @@ fn one_that_leads_from_a_mixture_has_no_base_in_common_with_others() {
     let old = term(1, OTHER);
     let mut machine = overwritten(old, Term::ZERO);
     tell(&mut machine, ms(500), Event::Tick(Beat::default()));
-    let mine = term(4, NodeId(0));
+    let mine = term(4, ReplicaId(0));
     tell(&mut machine, ms(500), Event::Answered(OTHER, Answer::PreVote { term: mine, yes: true }));
     tell(&mut machine, ms(500), Event::Promised(mine));
     tell(&mut machine, ms(501), Event::Tick(Beat::default()));
@@ -335,7 +336,7 @@ fn one_that_leads_from_a_mixture_has_no_base_in_common_with_others() {
 fn one_that_forms_without_progress_gives_up() {
     let mut machine = machine(Term::ZERO, Term::ZERO);
     tell(&mut machine, ms(500), Event::Tick(Beat::default()));
-    let mine = term(1, NodeId(0));
+    let mine = term(1, ReplicaId(0));
     tell(&mut machine, ms(500), Event::Answered(OTHER, Answer::PreVote { term: mine, yes: true }));
     tell(&mut machine, ms(500), Event::Promised(mine));
     tell(&mut machine, ms(501), Event::Tick(Beat::default()));
@@ -367,7 +368,7 @@ fn a_report_is_made_the_moment_that_its_promise_is_over() {
             new
         } else {
             tell(&mut machine, ms(20), beat.clone());
-            let term = term(2, NodeId(0));
+            let term = term(2, ReplicaId(0));
             tell(&mut machine, ms(20), Event::Answered(OTHER, Answer::PreVote { term, yes: true }));
             term
         };

@@ -9,14 +9,18 @@ mod found;
 mod table;
 mod twin;
 
-use longarm_base::{NodeId, Term};
+use longarm_base::{ReplicaId, Term};
 use longarm_wire::{MemberAt, Members};
 
-fn member(node: u8) -> MemberAt {
-    MemberAt { node: NodeId(node), address: format!("n{node}") }
+fn member(replica: u8) -> MemberAt {
+    MemberAt { replica: ReplicaId(replica), address: format!("n{replica}") }
 }
 
 /// The replicas with which a group began.
-fn members(nodes: &[u8]) -> Members {
-    Members { term: Term::ZERO, changed: false, list: nodes.iter().map(|&node| member(node)).collect() }
+fn members(replicas: &[u8]) -> Members {
+    Members {
+        term: Term::ZERO,
+        changed: false,
+        list: replicas.iter().map(|&replica| member(replica)).collect(),
+    }
 }

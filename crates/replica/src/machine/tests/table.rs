@@ -1,7 +1,7 @@
 //! The transition table: what each event does to a replica in each state. `docs/generated/replica.md` is the
 //! table, and the test says when it is no longer true.
 
-use longarm_base::{Nanos, NodeId, Term};
+use longarm_base::{Nanos, ReplicaId, Term};
 use longarm_wire::{Answer, Ask, Extent, Members, ReplicaReport, SyncState};
 
 use super::{member, members};
@@ -16,13 +16,13 @@ const TIMING: Timing = Timing {
     election: Nanos::from_millis(70),
 };
 
-const ME: NodeId = NodeId(1);
+const ME: ReplicaId = ReplicaId(1);
 /// A term before the one that is promised, or led.
-const OLD: Term = Term::new(4, NodeId(0));
+const OLD: Term = Term::new(4, ReplicaId(0));
 /// The term that a follower begins with; the base of later ones.
-const BASE: Term = Term::new(5, NodeId(0));
+const BASE: Term = Term::new(5, ReplicaId(0));
 const MINE: Term = Term::new(6, ME);
-const HIGH: Term = Term::new(9, NodeId(2));
+const HIGH: Term = Term::new(9, ReplicaId(2));
 
 /// A machine and the time.
 #[derive(Clone)]
@@ -71,7 +71,7 @@ fn sync(term: Term, base: Term) -> Ask {
 }
 
 fn asked(ask: Ask) -> Event {
-    Event::Asked(ask.term().node(), ask)
+    Event::Asked(ask.term().leader(), ask)
 }
 
 fn report(sync: Term) -> ReplicaReport {
@@ -81,12 +81,12 @@ fn report(sync: Term) -> ReplicaReport {
 /// Each state: its name, how it comes about, and the events that it waits for before it handles any other.
 fn states() -> Vec<(&'static str, Life, Vec<Event>)> {
     let tick = || Event::Tick(Beat::default());
-    let yes = Event::Answered(NodeId(0), Answer::PreVote { term: MINE, yes: true });
-    let candidate = Term::new(6, NodeId(2));
+    let yes = Event::Answered(ReplicaId(0), Answer::PreVote { term: MINE, yes: true });
+    let candidate = Term::new(6, ReplicaId(2));
     let follower = || Life::new(Some(BASE));
     let learner = || Life::new(None);
     let promise = || asked(Ask::Promise { term: candidate, members: three() });
-    let young = Term::new(6, NodeId(0));
+    let young = Term::new(6, ReplicaId(0));
     let synced_by = |base| [asked(sync(young, base)), Event::Promised(young)];
     let overwritten = || follower().after(1, synced_by(OLD));
     let owes = || follower().after(1, [promise(), Event::Promised(candidate)]);
@@ -94,13 +94,13 @@ fn states() -> Vec<(&'static str, Life, Vec<Event>)> {
     let standing = || pre_candidate().after(0, [yes.clone()]);
     let gathering = || standing().after(0, [Event::Promised(MINE)]);
     let own = || gathering().after(40, [tick(), Event::Surveyed(report(BASE))]);
-    let theirs = Event::Answered(NodeId(0), Answer::Report { term: MINE, report: report(BASE) });
+    let theirs = Event::Answered(ReplicaId(0), Answer::Report { term: MINE, report: report(BASE) });
     let installing = || own().after(0, [theirs.clone()]);
     let forming = || installing().after(0, [Event::Installed(MINE)]);
-    let synced = Event::Answered(NodeId(0), Answer::Synced { term: MINE });
+    let synced = Event::Answered(ReplicaId(0), Answer::Synced { term: MINE });
     let leading = || forming().after(0, [synced.clone()]);
     let disk = |term| vec![Event::Promised(term), Event::Unpromised(term)];
-    let drains = || leading().after(1, [Event::HandOver(NodeId(0))]);
+    let drains = || leading().after(1, [Event::HandOver(ReplicaId(0))]);
     vec![
         ("follower", follower(), vec![]),
         ("follower, promises a candidate's term", follower().after(1, [promise()]), disk(candidate)),
@@ -111,8 +111,8 @@ fn states() -> Vec<(&'static str, Life, Vec<Event>)> {
         ("follower, being overwritten", overwritten(), vec![]),
         (
             "follower, overwritten in part, asked by a leader of its base",
-            overwritten().after(1, [asked(sync(Term::new(7, NodeId(0)), BASE))]),
-            vec![Event::Promised(Term::new(7, NodeId(0)))],
+            overwritten().after(1, [asked(sync(Term::new(7, ReplicaId(0)), BASE))]),
+            vec![Event::Promised(Term::new(7, ReplicaId(0)))],
         ),
         ("learner", learner(), vec![]),
         ("learner, promises a leader's term", learner().after(1, [asked(sync(young, BASE))]), disk(young)),
@@ -145,18 +145,18 @@ fn all_states() -> Vec<(&'static str, Life, Vec<Event>)> {
 
 /// The states of a change of replicas.
 fn changes(leading: Life) -> Vec<(&'static str, Life, Vec<Event>)> {
-    let young = Term::new(6, NodeId(0));
+    let young = Term::new(6, ReplicaId(0));
     let keep = asked(Ask::Members { members: told(young, true) });
     let told_to_keep = [asked(sync(young, BASE)), Event::Promised(young), keep];
     let kept = |members: Members| vec![Event::Kept(members), Event::Unkept];
     let joining = || leading.clone().after(1, [Event::ChangeMembers(ChangeRequest::Add(member(3)))]);
-    let confirms = || joining().after(0, [Event::Answered(NodeId(3), Answer::Synced { term: MINE })]);
+    let confirms = || joining().after(0, [Event::Answered(ReplicaId(3), Answer::Synced { term: MINE })]);
     let own_kept = || confirms().after(0, [Event::Kept(told(MINE, false))]);
-    let agreed = |changed| Event::Answered(NodeId(0), Answer::Kept { term: MINE, changed });
+    let agreed = |changed| Event::Answered(ReplicaId(0), Answer::Kept { term: MINE, changed });
     let proposes = || own_kept().after(0, [agreed(false)]);
     let next_kept = || proposes().after(0, [Event::Kept(told(MINE, true)), agreed(true)]);
     let last =
-        || next_kept().after(0, [Event::Answered(NodeId(3), Answer::Kept { term: MINE, changed: true })]);
+        || next_kept().after(0, [Event::Answered(ReplicaId(3), Answer::Kept { term: MINE, changed: true })]);
     vec![
         ("follower, keeps replicas", Life::new(Some(BASE)).after(1, told_to_keep), kept(told(young, true))),
         ("leader, syncs one more", joining(), vec![]),
@@ -184,8 +184,9 @@ fn noted(beat: Beat) -> Vec<(String, u64, Event)> {
 fn events(promised: Term) -> Vec<(String, u64, Event)> {
     let mut all = noted(Beat::new(promised, 1));
     let mut add = |name: String, event| all.push((name, 1, event));
-    let whose = [("older", OLD, NodeId(0)), ("higher", HIGH, NodeId(2)), ("not its own", HIGH, NodeId(0))];
-    let promised_too = (promised.node() != ME).then_some(("promised", promised, promised.node()));
+    let whose =
+        [("older", OLD, ReplicaId(0)), ("higher", HIGH, ReplicaId(2)), ("not its own", HIGH, ReplicaId(0))];
+    let promised_too = (promised.leader() != ME).then_some(("promised", promised, promised.leader()));
     for (which, term, from) in whose.into_iter().chain(promised_too) {
         for (what, ask) in [
             ("pre-vote", Ask::PreVote { term, members: three() }),
@@ -219,25 +220,25 @@ fn events(promised: Term) -> Vec<(String, u64, Event)> {
         ("refused", Answer::Refused { term: promised, promised: OLD }),
         ("refused for a higher promise", Answer::Refused { term: promised, promised: HIGH }),
     ] {
-        add(format!("-> {what}"), Event::Answered(NodeId(2), answer));
+        add(format!("-> {what}"), Event::Answered(ReplicaId(2), answer));
     }
     for (which, term) in [("", promised), (" (older)", OLD)] {
         add(format!("installed{which}"), Event::Installed(term));
         add(format!("not installed{which}"), Event::NotInstalled(term));
         add(format!("released{which}"), Event::Released(term));
     }
-    add("lost".into(), Event::Lost(NodeId(0)));
-    [0, 2].into_iter().for_each(|node| add(format!("{node} is gone"), Event::Gone(NodeId(node))));
-    (0..4).for_each(|to| add(format!("to {to} (hand over)"), Event::HandOver(NodeId(to))));
+    add("lost".into(), Event::Lost(ReplicaId(0)));
+    [0, 2].into_iter().for_each(|replica| add(format!("{replica} is gone"), Event::Gone(ReplicaId(replica))));
+    (0..4).for_each(|to| add(format!("to {to} (hand over)"), Event::HandOver(ReplicaId(to))));
     let ends = [("drained", Event::Drained as fn(Term) -> Event), ("release done", Event::ReleaseDone)];
     for (what, event) in ends {
         add(what.into(), event(promised));
         add(format!("{what} (older)"), event(OLD));
     }
     for (who, request) in [
-        ("0 less", ChangeRequest::Remove(NodeId(0))),
+        ("0 less", ChangeRequest::Remove(ReplicaId(0))),
         ("1 less", ChangeRequest::Remove(ME)),
-        ("3 less", ChangeRequest::Remove(NodeId(3))),
+        ("3 less", ChangeRequest::Remove(ReplicaId(3))),
         ("0 more", ChangeRequest::Add(member(0))),
         ("3 more", ChangeRequest::Add(member(3))),
     ] {
@@ -253,7 +254,7 @@ fn role(machine: &Machine) -> String {
         Role::PreCandidate { yes, .. } => format!("{kind} {yes:?}"),
         Role::Gathering { own, reports, .. } => {
             let own = own.iter().map(|_| ME.0);
-            let all: Vec<u8> = own.chain(reports.iter().map(|(node, _)| node.0)).collect();
+            let all: Vec<u8> = own.chain(reports.iter().map(|(replica, _)| replica.0)).collect();
             format!("{kind} {all:?}")
         }
         Role::Leading { synced, transfer: Some(transfer) } => {
@@ -324,9 +325,9 @@ fn becomes(before: &Machine, after: &Machine, now: Nanos) -> String {
 }
 
 fn list(members: &Members) -> String {
-    let nodes: Vec<String> = members.list.iter().map(|member| member.node.to_string()).collect();
+    let replicas: Vec<String> = members.list.iter().map(|member| member.replica.to_string()).collect();
     let when = if members.changed { "after" } else { "in" };
-    format!("[{}] {when} {}", nodes.join(", "), members.term)
+    format!("[{}] {when} {}", replicas.join(", "), members.term)
 }
 
 fn does(action: &Action) -> String {
@@ -360,8 +361,8 @@ fn does(action: &Action) -> String {
         Action::Resume(why) => format!("resume: {why:?}").to_lowercase(),
         Action::Release(term, to) => format!("release {term} for {to}"),
         Action::Keep(members) => format!("keep {}", list(members)),
-        Action::Enlist(member) => format!("enlist {}", member.node),
-        Action::Dismiss(node) => format!("dismiss {node}"),
+        Action::Enlist(member) => format!("enlist {}", member.replica),
+        Action::Dismiss(replica) => format!("dismiss {replica}"),
         Action::Deny(why) => format!("deny: {why:?}").to_lowercase(),
         Action::Agreed(members) => format!("agreed: {}", list(members)),
         Action::StepDown(term) => format!("step down from {term}"),
@@ -440,20 +441,21 @@ compares it. To accept an intended change, run `ACCEPT=1 cargo test -p longarm-r
 ";
 
 const LEGEND: &str = "\
-The replica is node 1 of 0, 1 and 2. A term is `counter.node`.
+Replica 1 of 0, 1 and 2 is meant. A term is `counter.replica`.
 
 - *Heartbeat*, *silence* and *long silence* are ticks: with a new heartbeat on the page; after so long without
   one that the replica suspects its leader; when all times are over.
-- In brackets is the term that a question names: an older term (4.0); the promised term, of its node; a higher
-  term of its node (9.2); a term that is not the asker's own (9.2, asked by node 0).
-- `->` is an answer, of node 2.
+- In brackets is the term that a question names: an older term (4.0); the promised term, of its leader; a
+  higher term of its leader (9.2); a term that is not the asker's own (9.2, asked by replica 0).
+- `->` is an answer, of replica 2.
 - *Holds* is the sync term. *Mixed*: the memory may hold part of that start set and part of others.
 - *Promises anew*: the replica heard of a leader, and gives no report for the time of a promise.
 - *Rests*: the replica does not stand for some time.
 - *Heard*: its own next term will be higher.
-- *To 0 (hand over)*: an operator wants node 0 to lead; *drained* and *parted* are the ends of its two steps.
-- *0 is gone*: the process of node 0 is gone.
-- *3 more (wish)*: an operator wants node 3 to be one more replica; *0 less*: node 0 is to be none.
+- *To 0 (hand over)*: an operator wants replica 0 to lead; *drained* and *parted* are the ends of its two
+  steps.
+- *0 is gone*: the process of replica 0 is gone.
+- *3 more (wish)*: an operator wants replica 3 to be one more replica; *0 less*: replica 0 is to be none.
 - Replicas are listed as of a term: *in* it, or as its leader wants them *after* it.
 - An empty field: as before.
 

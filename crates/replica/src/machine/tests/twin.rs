@@ -102,9 +102,14 @@ fn story(rules: Rules, seed: u64) -> String {
     let mut world = World::new(seed, rules);
     world.trace = Some(VecDeque::new());
     let _ = world.run();
-    let ends = world.nodes.iter().enumerate().map(|(node, it)| {
+    let ends = world.replicas.iter().enumerate().map(|(replica, it)| {
         let machine = &it.machine;
-        format!("{node}: {:?}, promised {}, holds {:?}", machine.role(), machine.promised(), machine.sync())
+        format!(
+            "{replica}: {:?}, promised {}, holds {:?}",
+            machine.role(),
+            machine.promised(),
+            machine.sync()
+        )
     });
     let ends: Vec<String> = ends.collect();
     world.trace.take().into_iter().flatten().chain(ends).collect::<Vec<_>>().join("\n")

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use longarm_base::{Nanos, NodeId};
+use longarm_base::Nanos;
 use longarm_client::Address;
-use longarm_server::{Member, Timing};
+use longarm_server::Timing;
 
-use crate::cluster::{self, Division};
+use crate::cluster::{self, Division, NodeAt, NodeId};
 use crate::output::Failure;
 
 /// The times of the group. Nothing is meant to fail here, but clients, replicas and all else that runs share
@@ -21,14 +21,14 @@ const TIMING: Timing = Timing {
 /// Writes the file of a new group of these members into `directory`, and gives the arguments of each.
 pub fn arguments(members: &[Address], directory: &Path) -> Result<Vec<Vec<String>>, Failure> {
     let file = directory.join("group.toml");
-    let member = |(address, node): (&Address, u8)| Member { node: NodeId(node), address: address.clone() };
-    let members: Vec<Member> = members.iter().zip(1..).map(member).collect();
-    let words = |member: &Member| {
-        let (file, node) = (file.display().to_string(), member.node.to_string());
+    let node = |(address, node): (&Address, u32)| NodeAt { node: NodeId(node), address: address.clone() };
+    let nodes: Vec<NodeAt> = members.iter().zip(1..).map(node).collect();
+    let words = |at: &NodeAt| {
+        let (file, node) = (file.display().to_string(), at.node.to_string());
         ["--cluster", &file, "--node", &node].map(String::from).to_vec()
     };
-    let arguments = members.iter().map(words).collect();
+    let arguments = nodes.iter().map(words).collect();
     let one = Division { groups: 1, replicas: members.len() };
-    cluster::create(&cluster::draw(members, one, TIMING)?, &file)?;
+    cluster::create(&cluster::draw(nodes, one, TIMING)?, &file)?;
     Ok(arguments)
 }

@@ -7,7 +7,7 @@ mod transfer;
 
 use std::collections::BTreeMap;
 
-use longarm_base::{Nanos, NodeId, Term};
+use longarm_base::{Nanos, ReplicaId, Term};
 use longarm_wire::{Answer, Ask, Extent, Members, ReplicaReport};
 
 use super::Rules;
@@ -108,185 +108,188 @@ impl Rules {
     }
 }
 
-fn id(node: usize) -> NodeId {
-    NodeId(node as u8)
+fn id(replica: usize) -> ReplicaId {
+    ReplicaId(replica as u8)
 }
 
 impl World {
-    pub fn tick(&mut self, node: usize) {
-        let page = self.nodes[node].page;
-        self.tell(node, Event::Tick(page));
-        if self.nodes[node].released != Term::ZERO {
-            self.tell(node, Event::Released(self.nodes[node].released));
+    pub fn tick(&mut self, replica: usize) {
+        let page = self.replicas[replica].page;
+        self.tell(replica, Event::Tick(page));
+        if self.replicas[replica].released != Term::ZERO {
+            self.tell(replica, Event::Released(self.replicas[replica].released));
         }
-        self.lead_on(node);
-        self.drain(node);
+        self.lead_on(replica);
+        self.drain(replica);
     }
 
     /// Tells the machine an event, and does what it says.
-    fn tell(&mut self, node: usize, event: Event) {
-        let (now, mut todo) = (self.local(node), Vec::new());
-        self.nodes[node].machine.handle(event, now, &mut todo);
-        todo.into_iter().for_each(|action| self.act(node, action));
+    fn tell(&mut self, replica: usize, event: Event) {
+        let (now, mut todo) = (self.local(replica), Vec::new());
+        self.replicas[replica].machine.handle(event, now, &mut todo);
+        todo.into_iter().for_each(|action| self.act(replica, action));
     }
 
-    fn act(&mut self, node: usize, action: Action) {
+    fn act(&mut self, replica: usize, action: Action) {
         if self.trace.is_some() {
-            self.note(|| format!("{node}: {action:?}"));
+            self.note(|| format!("{replica}: {action:?}"));
         }
         match action {
-            Action::Promise(term) => self.write_disk(node, Saved::Promise(term)),
-            Action::Keep(members) => self.write_disk(node, Saved::Members(members)),
+            Action::Promise(term) => self.write_disk(replica, Saved::Promise(term)),
+            Action::Keep(members) => self.write_disk(replica, Saved::Members(members)),
             // A joining replica is attached as long as the machine says so (`reign`).
             Action::Enlist(_) | Action::Dismiss(_) | Action::Deny(_) => {}
             Action::Agreed(members) => self.judge.agrees(&members),
             Action::Survey => {
-                let report = self.survey(node);
-                self.tell(node, Event::Surveyed(report));
+                let report = self.survey(replica);
+                self.tell(replica, Event::Surveyed(report));
             }
             Action::Ask(to, ask) => {
-                self.send(Happening::Ask { from: node, to: usize::from(to.0), ask, conn: None });
+                self.send(Happening::Ask { from: replica, to: usize::from(to.0), ask, conn: None });
             }
-            Action::Answer(to, answer) => self.answer(node, to, answer),
-            Action::Prepare(prepare) => self.prepare(node, prepare),
+            Action::Answer(to, answer) => self.answer(replica, to, answer),
+            Action::Prepare(prepare) => self.prepare(replica, prepare),
             Action::Adopt { .. } => {
-                (self.nodes[node].lost, self.nodes[node].blended) = (false, false);
-                self.check_sync(node);
+                (self.replicas[replica].lost, self.replicas[replica].blended) = (false, false);
+                self.check_sync(replica);
             }
             Action::Install(start) => {
-                self.nodes[node].installing = Some(start.term);
+                self.replicas[replica].installing = Some(start.term);
                 let delay = self.delay() + self.delay();
-                let life = self.nodes[node].life;
-                self.after(delay, Happening::Fetched { node, life, start });
+                let life = self.replicas[replica].life;
+                self.after(delay, Happening::Fetched { replica, life, start });
             }
             Action::Form(_) => {
-                self.lead_on(node);
+                self.lead_on(replica);
                 if !self.rules.serve_synced {
-                    let term = self.nodes[node].machine.promised();
-                    let others: Vec<NodeId> = self.nodes[node].machine.group().others().collect();
+                    let term = self.replicas[replica].machine.promised();
+                    let others: Vec<ReplicaId> = self.replicas[replica].machine.group().others().collect();
                     for other in others {
-                        self.tell(node, Event::Answered(other, Answer::Synced { term }));
+                        self.tell(replica, Event::Answered(other, Answer::Synced { term }));
                     }
                 }
             }
             Action::Serve(term) => {
-                let own = self.nodes[node].machine.own().clone();
-                self.judge.serves(id(node), &own, term, self.now);
-                if let Some(leader_term) = &mut self.nodes[node].leader_term {
+                let own = self.replicas[replica].machine.own().clone();
+                self.judge.serves(id(replica), &own, term, self.now);
+                if let Some(leader_term) = &mut self.replicas[replica].leader_term {
                     leader_term.serves = true;
                 }
             }
-            Action::Drain(_, to) => self.begin_drain(node, to),
+            Action::Drain(_, to) => self.begin_drain(replica, to),
             Action::Decline(_) => {}
-            Action::Resume(_) => self.end_drain(node),
-            Action::Release(term, to) => self.release(node, term, to),
+            Action::Resume(_) => self.end_drain(replica),
+            Action::Release(term, to) => self.release(replica, term, to),
             Action::StepDown(_) => {
-                self.nodes[node].leader_term = None;
-                self.nodes[node].installing = None;
+                self.replicas[replica].leader_term = None;
+                self.replicas[replica].installing = None;
             }
         }
     }
 
-    fn write_disk(&mut self, node: usize, saved: Saved) {
-        self.nodes[node].busy = true;
+    fn write_disk(&mut self, replica: usize, saved: Saved) {
+        self.replicas[replica].busy = true;
         let ok = self.calm || !self.dice.hundred(6);
         let delay = self.delay() * 3;
-        let life = self.nodes[node].life;
-        self.after(delay, Happening::Disk { node, life, saved, ok });
+        let life = self.replicas[replica].life;
+        self.after(delay, Happening::Disk { replica, life, saved, ok });
     }
 
     /// Handles the end of a write to disk. After a promise it fences; then it tells the machine.
-    pub fn disk_said(&mut self, node: usize, saved: Saved, ok: bool) {
+    pub fn disk_said(&mut self, replica: usize, saved: Saved, ok: bool) {
         match saved {
             Saved::Promise(term) if ok => {
-                self.nodes[node].fence = Some(term);
-                self.check_promise(node, term);
-                self.tell(node, Event::Promised(term));
+                self.replicas[replica].fence = Some(term);
+                self.check_promise(replica, term);
+                self.tell(replica, Event::Promised(term));
             }
             Saved::Promise(term) => {
                 if self.dice.hundred(50) {
-                    self.nodes[node].fence = None;
+                    self.replicas[replica].fence = None;
                 }
-                self.tell(node, Event::Unpromised(term));
+                self.tell(replica, Event::Unpromised(term));
             }
-            Saved::Members(members) if ok => self.tell(node, Event::Kept(members)),
-            Saved::Members(_) => self.tell(node, Event::Unkept),
+            Saved::Members(members) if ok => self.tell(replica, Event::Kept(members)),
+            Saved::Members(_) => self.tell(replica, Event::Unkept),
         }
     }
 
-    fn survey(&self, node: usize) -> ReplicaReport {
-        let node = &self.nodes[node];
-        let sync = node.machine.sync().unwrap_or_default();
-        let extent = |stream| Extent { floor: 0, len: node.memory.len(sync, stream) };
+    fn survey(&self, replica: usize) -> ReplicaReport {
+        let replica = &self.replicas[replica];
+        let sync = replica.machine.sync().unwrap_or_default();
+        let extent = |stream| Extent { floor: 0, len: replica.memory.len(sync, stream) };
         let streams = if sync == Term::ZERO { 0 } else { STREAMS };
         ReplicaReport { sync, reclaimed: 0, unix: 0, streams: (0..streams).map(extent).collect() }
     }
 
-    fn answer(&mut self, node: usize, to: NodeId, answer: Answer) {
+    fn answer(&mut self, replica: usize, to: ReplicaId, answer: Answer) {
         let to = usize::from(to.0);
         let of_conn = matches!(answer, Answer::Ready { .. } | Answer::Synced { .. });
-        let conn = self.nodes[node].heard_on.get(&to).map(|&(conn, _)| conn).filter(|_| of_conn);
-        self.send(Happening::Answer { from: node, to, answer, conn });
+        let conn = self.replicas[replica].heard_on.get(&to).map(|&(conn, _)| conn).filter(|_| of_conn);
+        self.send(Happening::Answer { from: replica, to, answer, conn });
     }
 
     /// Handles what was delivered.
-    pub fn handle(&mut self, node: usize, event: Happening) {
+    pub fn handle(&mut self, replica: usize, event: Happening) {
         match event {
             Happening::Ask { from, ask, conn, .. } => {
                 if let Some(conn) = conn {
                     // Each connection brings each question once, in order.
                     let asked = (conn, u8::from(matches!(ask, Ask::Adopt { .. })));
-                    let is_next = self.nodes[node].heard_on.get(&from).is_none_or(|&known| asked > known);
-                    let same = self.conns[conn].follower_life == self.nodes[node].life;
+                    let is_next =
+                        self.replicas[replica].heard_on.get(&from).is_none_or(|&known| asked > known);
+                    let same = self.conns[conn].follower_life == self.replicas[replica].life;
                     if self.rules.own_connection && !(is_next && same) {
                         return;
                     }
-                    self.nodes[node].heard_on.insert(from, asked);
+                    self.replicas[replica].heard_on.insert(from, asked);
                 }
-                let ask = self.as_heard(node, ask);
-                self.tell(node, Event::Asked(id(from), ask));
+                let ask = self.as_heard(replica, ask);
+                self.tell(replica, Event::Asked(id(from), ask));
             }
-            Happening::Answer { from, answer, conn, .. } => self.answered(node, from, answer, conn),
+            Happening::Answer { from, answer, conn, .. } => self.answered(replica, from, answer, conn),
             Happening::Fetched { life, start, .. } => {
-                if life == self.nodes[node].life && self.nodes[node].installing == Some(start.term) {
-                    self.fetched(node, start);
+                if life == self.replicas[replica].life
+                    && self.replicas[replica].installing == Some(start.term)
+                {
+                    self.fetched(replica, start);
                 }
             }
-            Happening::Done { conn, write, ok } => self.completed(node, conn, write, ok),
-            Happening::Gone { from, .. } => self.tell(node, Event::Gone(id(from))),
+            Happening::Done { conn, write, ok } => self.completed(replica, conn, write, ok),
+            Happening::Gone { from, .. } => self.tell(replica, Event::Gone(id(from))),
             _ => unreachable!("{event:?} is not delivered"),
         }
     }
 
     /// Fetches from each holder, cuts, and is the base of a new term.
-    fn fetched(&mut self, node: usize, start: StartSet) {
-        self.nodes[node].installing = None;
+    fn fetched(&mut self, replica: usize, start: StartSet) {
+        self.replicas[replica].installing = None;
         let term = start.term;
         for (stream, cut) in start.cuts.iter().enumerate() {
             let holder = usize::from(cut.holder.0);
-            let there = &self.nodes[holder];
-            let reached = !self.is_cut(node, holder) && !self.is_cut(holder, node) && there.up;
+            let there = &self.replicas[holder];
+            let reached = !self.is_cut(replica, holder) && !self.is_cut(holder, replica) && there.up;
             let has = there.memory.len(start.base, stream) >= cut.len;
-            if holder != node && !(reached && has && there.fence == Some(term)) {
-                return self.tell(node, Event::NotInstalled(term));
+            if holder != replica && !(reached && has && there.fence == Some(term)) {
+                return self.tell(replica, Event::NotInstalled(term));
             }
             for position in 0..cut.len {
-                self.nodes[node].memory.put(start.base, stream, position);
+                self.replicas[replica].memory.put(start.base, stream, position);
             }
-            self.nodes[node].memory.cut(start.base, stream, cut.len);
+            self.replicas[replica].memory.cut(start.base, stream, cut.len);
         }
-        self.nodes[node].memory.forget_after(start.base);
+        self.replicas[replica].memory.forget_after(start.base);
         if start.mixed {
-            self.nodes[node].memory.close();
+            self.replicas[replica].memory.close();
         }
-        self.nodes[node].blended = false;
-        self.judge.installed(term, self.nodes[node].memory.before(term));
-        let group = *self.nodes[node].machine.group();
+        self.replicas[replica].blended = false;
+        self.judge.installed(term, self.replicas[replica].memory.before(term));
+        let group = *self.replicas[replica].machine.group();
         let mut gates = vec![Gate::new(group); STREAMS];
         if !self.rules.sync_gate {
             gates.iter_mut().for_each(|gate| group.others().for_each(|other| gate.set_synced(other, true)));
         }
-        self.nodes[node].leader_term = Some(LeaderTerm {
+        self.replicas[replica].leader_term = Some(LeaderTerm {
             term,
             start,
             serves: false,
@@ -298,19 +301,19 @@ impl World {
             vouched: Nanos(0),
             drain: None,
         });
-        self.tell(node, Event::Installed(term));
+        self.tell(replica, Event::Installed(term));
     }
 
     // The duties of a leader.
 
     /// Sends heartbeats, and takes care of followers that are not attached, or stuck.
-    fn lead_on(&mut self, node: usize) {
-        let now = self.local(node);
-        let machine = &self.nodes[node].machine;
+    fn lead_on(&mut self, replica: usize) {
+        let now = self.local(replica);
+        let machine = &self.replicas[replica].machine;
         let joins = machine.change().and_then(|change| change.joins);
         let others: Vec<usize> = machine.group().others().chain(joins).map(|it| usize::from(it.0)).collect();
-        let others: Vec<usize> = others.into_iter().filter(|&other| other < self.nodes.len()).collect();
-        let Some(leader_term) = &mut self.nodes[node].leader_term else { return };
+        let others: Vec<usize> = others.into_iter().filter(|&other| other < self.replicas.len()).collect();
+        let Some(leader_term) = &mut self.replicas[replica].leader_term else { return };
         let (real, mut beat) = (self.now, None);
         if now >= leader_term.next_beat {
             leader_term.next_beat = now + TIMING.heartbeat;
@@ -327,50 +330,52 @@ impl World {
         let conns: Vec<usize> = conns.map(|attached| attached.conn).collect();
         if let Some(beat) = beat {
             if self.rules.leader_promises {
-                self.tell(node, Event::Beat(now));
+                self.tell(replica, Event::Beat(now));
             }
             conns.into_iter().for_each(|conn| self.post(conn, Write::Beat { beat, sent: now }));
         }
-        slow.into_iter().for_each(|other| self.detach(node, other));
+        slow.into_iter().for_each(|other| self.detach(replica, other));
         for other in others {
-            let Some(leader_term) = &self.nodes[node].leader_term else { return };
+            let Some(leader_term) = &self.replicas[replica].leader_term else { return };
             if !leader_term.attached.contains_key(&other) {
-                self.attach(node, other);
+                self.attach(replica, other);
             }
         }
     }
 
-    fn attach(&mut self, node: usize, other: usize) {
+    fn attach(&mut self, replica: usize, other: usize) {
         let conn = self.conns.len();
-        let (leader_life, follower_life) = (self.nodes[node].life, self.nodes[other].life);
+        let (leader_life, follower_life) = (self.replicas[replica].life, self.replicas[other].life);
         let since = self.now;
-        let Some(leader_term) = &mut self.nodes[node].leader_term else { return };
+        let Some(leader_term) = &mut self.replicas[replica].leader_term else { return };
         let (term, queues) = (leader_term.term, [Queue::default(); STREAMS + 2]);
-        self.conns.push(Conn { leader: node, follower: other, leader_life, follower_life, term, queues });
+        self.conns.push(Conn { leader: replica, follower: other, leader_life, follower_life, term, queues });
         leader_term.attached.insert(other, Attached { conn, since, stage: Stage::Asked, given: Vec::new() });
         let cuts = leader_term.start.cuts.iter().map(|cut| cut.len).collect();
         let base = leader_term.start.common();
-        let members = self.nodes[node].machine.own().clone();
+        let members = self.replicas[replica].machine.own().clone();
         let ask = Ask::Sync { term, base, cuts, streams: STREAMS as u16, members };
-        self.send(Happening::Ask { from: node, to: other, ask, conn: Some(conn) });
+        self.send(Happening::Ask { from: replica, to: other, ask, conn: Some(conn) });
     }
 
-    fn detach(&mut self, node: usize, other: usize) {
+    fn detach(&mut self, replica: usize, other: usize) {
         let gated = self.rules.sync_gate;
-        let Some(leader_term) = &mut self.nodes[node].leader_term else { return };
+        let Some(leader_term) = &mut self.replicas[replica].leader_term else { return };
         leader_term.attached.remove(&other);
         if gated {
             leader_term.gates.iter_mut().for_each(|gate| gate.set_synced(id(other), false));
         }
-        self.tell(node, Event::Lost(id(other)));
+        self.tell(replica, Event::Lost(id(other)));
     }
 
-    fn answered(&mut self, node: usize, from: usize, answer: Answer, conn: Option<usize>) {
+    fn answered(&mut self, replica: usize, from: usize, answer: Answer, conn: Option<usize>) {
         if let Some(conn) = conn
             && self.rules.own_connection
         {
-            let attached =
-                self.nodes[node].leader_term.as_ref().and_then(|leader_term| leader_term.attached.get(&from));
+            let attached = self.replicas[replica]
+                .leader_term
+                .as_ref()
+                .and_then(|leader_term| leader_term.attached.get(&from));
             if attached.is_none_or(|attached| attached.conn != conn) {
                 return;
             }
@@ -378,12 +383,12 @@ impl World {
         let ready =
             if let Answer::Ready { term, held } = &answer { Some((*term, held.clone())) } else { None };
         let synced = if let Answer::Synced { term } = answer { Some(term) } else { None };
-        let answer = self.changed(node, answer);
-        self.tell(node, Event::Answered(id(from), answer));
+        let answer = self.changed(replica, answer);
+        self.tell(replica, Event::Answered(id(from), answer));
         if let Some((term, held)) = ready {
-            self.begin_copy(node, from, term, &held);
+            self.begin_copy(replica, from, term, &held);
         }
-        let Some(leader_term) = &mut self.nodes[node].leader_term else { return };
+        let Some(leader_term) = &mut self.replicas[replica].leader_term else { return };
         let Some(attached) = leader_term.attached.get_mut(&from) else { return };
         if synced == Some(leader_term.term) && matches!(attached.stage, Stage::Adopting) {
             attached.stage = Stage::Synced;
@@ -391,13 +396,13 @@ impl World {
                 gate.ack(id(from), *given);
                 gate.set_synced(id(from), true);
             }
-            self.count(node);
+            self.count(replica);
         }
     }
 
     /// Without the rule, no replica checks which of two sets of replicas is newer.
-    fn as_heard(&self, node: usize, ask: Ask) -> Ask {
-        let own = self.nodes[node].machine.members();
+    fn as_heard(&self, replica: usize, ask: Ask) -> Ask {
+        let own = self.replicas[replica].machine.members();
         let same = |members: Members| Members { term: own.term, changed: own.changed, ..members };
         match ask {
             Ask::Promise { term, members } if !self.rules.newest => {
@@ -411,10 +416,10 @@ impl World {
     }
 
     /// Without the rule, a report of another sync term makes up the majority, and does not forbid to lead.
-    fn changed(&self, node: usize, answer: Answer) -> Answer {
+    fn changed(&self, replica: usize, answer: Answer) -> Answer {
         match answer {
             Answer::Report { term, report } if !self.rules.base_only => {
-                let sync = self.nodes[node].machine.sync().unwrap_or_default();
+                let sync = self.replicas[replica].machine.sync().unwrap_or_default();
                 let streams = if sync == report.sync { report.streams } else { Vec::new() };
                 Answer::Report { term, report: ReplicaReport { sync, reclaimed: 0, unix: 0, streams } }
             }
@@ -439,11 +444,11 @@ impl World {
         if queues[queue_of(write)].broken {
             return;
         }
-        let there = &self.nodes[follower];
+        let there = &self.replicas[follower];
         let open = there.fence == Some(term) || !self.rules.fence;
         let ok = there.up && there.life == follower_life && open && !self.is_cut(leader, follower);
         if ok {
-            let there = &mut self.nodes[follower];
+            let there = &mut self.replicas[follower];
             match write {
                 Write::Entry { stream, position } => there.memory.put(term, stream, position),
                 Write::Beat { beat, .. } => there.page = beat,
@@ -470,51 +475,51 @@ impl World {
             self.conns[conn].queues[queue_of(write)].broken = true;
             return self.after(10 * MS, Happening::Done { conn, write, ok: false });
         }
-        if self.nodes[leader].life == leader_life {
+        if self.replicas[leader].life == leader_life {
             self.deliver(leader, Happening::Done { conn, write, ok });
         }
     }
 
-    fn completed(&mut self, node: usize, conn: usize, write: Write, ok: bool) {
+    fn completed(&mut self, replica: usize, conn: usize, write: Write, ok: bool) {
         let Conn { follower, term, .. } = self.conns[conn];
-        let (now, clock, real) = (self.local(node), self.nodes[node].clock, self.now);
+        let (now, clock, real) = (self.local(replica), self.replicas[replica].clock, self.now);
         let Some(leader_term) =
-            self.nodes[node].leader_term.as_mut().filter(|leader_term| leader_term.term == term)
+            self.replicas[replica].leader_term.as_mut().filter(|leader_term| leader_term.term == term)
         else {
             return;
         };
         let current = leader_term.attached.get(&follower).is_some_and(|attached| attached.conn == conn);
         match write {
-            Write::Release => self.released(node, follower),
-            _ if !ok && current => self.detach(node, follower),
+            Write::Release => self.released(replica, follower),
+            _ if !ok && current => self.detach(replica, follower),
             _ if !ok => {}
             Write::Entry { stream, position } => {
                 leader_term.gates[stream].ack(id(follower), position + 1);
-                self.count(node);
+                self.count(replica);
             }
             Write::Beat { sent, .. } => {
                 leader_term.lease.renew(id(follower), sent);
                 if leader_term.keeps_lease(&self.rules) {
                     self.judge.leases(term, clock.real(leader_term.lease.end(now)), real);
                 }
-                self.vouch(node);
+                self.vouch(replica);
             }
             Write::Copy { .. } | Write::Place { .. } if current => {
-                self.tell(node, Event::Pushed(now));
-                self.copy_on(node, follower);
+                self.tell(replica, Event::Pushed(now));
+                self.copy_on(replica, follower);
             }
             Write::Copy { .. } | Write::Place { .. } => {}
         }
     }
 
     /// Counts what is committed by now.
-    fn count(&mut self, node: usize) {
-        let memory = &self.nodes[node].memory;
-        let written: Vec<u64> = match &self.nodes[node].leader_term {
+    fn count(&mut self, replica: usize) {
+        let memory = &self.replicas[replica].memory;
+        let written: Vec<u64> = match &self.replicas[replica].leader_term {
             Some(leader_term) => (0..STREAMS).map(|stream| memory.len(leader_term.term, stream)).collect(),
             None => return,
         };
-        let Some(leader_term) = &mut self.nodes[node].leader_term else { return };
+        let Some(leader_term) = &mut self.replicas[replica].leader_term else { return };
         for (stream, gate) in leader_term.gates.iter_mut().enumerate() {
             self.judge.commits(leader_term.term, stream, gate.committed(written[stream]));
         }
@@ -522,19 +527,19 @@ impl World {
 
     /// Lets a client write or read somewhere.
     pub fn client(&mut self) {
-        let node = self.dice.pick(self.nodes.len());
-        let node = self
-            .nodes
+        let replica = self.dice.pick(self.replicas.len());
+        let replica = self
+            .replicas
             .iter()
             .position(|n| n.leader_term.is_some())
             .filter(|_| self.dice.hundred(60))
-            .unwrap_or(node);
-        if !self.acts(node) || self.nodes[node].machine.kind() != RoleKind::Leader {
+            .unwrap_or(replica);
+        if !self.acts(replica) || self.replicas[replica].machine.kind() != RoleKind::Leader {
             return;
         }
-        let now = self.local(node);
+        let now = self.local(replica);
         let stream = self.dice.pick(STREAMS);
-        let Some(leader_term) = &self.nodes[node].leader_term else { return };
+        let Some(leader_term) = &self.replicas[replica].leader_term else { return };
         let term = leader_term.term;
         if now < leader_term.lease.end(now) && leader_term.keeps_lease(&self.rules) {
             self.judge.reads(term);
@@ -544,29 +549,29 @@ impl World {
         }
         let open = leader_term.attached.values().filter(|attached| !matches!(attached.stage, Stage::Asked));
         let conns: Vec<usize> = open.map(|attached| attached.conn).collect();
-        let position = self.nodes[node].memory.len(term, stream);
-        self.nodes[node].memory.put(term, stream, position);
+        let position = self.replicas[replica].memory.len(term, stream);
+        self.replicas[replica].memory.put(term, stream, position);
         conns.into_iter().for_each(|conn| self.post(conn, Write::Entry { stream, position }));
-        self.count(node);
+        self.count(replica);
     }
 
     /// Checks a promise. Without the rule, only the consequences are to be seen, not that the rule is off.
-    pub fn check_promise(&mut self, node: usize, term: Term) {
+    pub fn check_promise(&mut self, replica: usize, term: Term) {
         if self.rules.persist_promise {
-            self.judge.promised(id(node), term, self.nodes[node].disk);
+            self.judge.promised(id(replica), term, self.replicas[replica].disk);
         }
     }
 
-    fn check_sync(&mut self, node: usize) {
-        if self.nodes[node].blended {
+    fn check_sync(&mut self, replica: usize) {
+        if self.replicas[replica].blended {
             return;
         }
-        let Some(sync) = self.nodes[node].machine.sync() else { return };
-        let leader = &self.nodes[usize::from(sync.node().0)];
+        let Some(sync) = self.replicas[replica].machine.sync() else { return };
+        let leader = &self.replicas[usize::from(sync.leader().0)];
         // Entries that were cut off there since may be on their way.
         let has_all = leader.machine.sync() == Some(sync) && leader.machine.promised() == sync;
         let leader = has_all.then_some(&leader.memory);
-        self.judge.synced(id(node), sync, &self.nodes[node].memory, leader);
+        self.judge.synced(id(replica), sync, &self.replicas[replica].memory, leader);
     }
 }
 

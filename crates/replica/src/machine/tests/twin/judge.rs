@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use longarm_base::{NodeId, Term};
+use longarm_base::{ReplicaId, Term};
 use longarm_wire::Members;
 
 use super::memory::{Lens, Memory, STREAMS};
@@ -12,15 +12,15 @@ use super::memory::{Lens, Memory, STREAMS};
 pub struct Judge {
     /// The start set of each term that was installed.
     starts: BTreeMap<Term, Lens>,
-    /// The node that serves or served a term.
-    served: BTreeMap<Term, NodeId>,
+    /// The replica that serves or served a term.
+    served: BTreeMap<Term, ReplicaId>,
     committed: Lens,
     /// The end of the lease of a term, in real time.
     leases: BTreeMap<Term, u64>,
     /// The end of clients' leases of a term.
     readers: BTreeMap<Term, u64>,
     /// The term that each replica promised.
-    promised: BTreeMap<NodeId, Term>,
+    promised: BTreeMap<ReplicaId, Term>,
     /// The first fault.
     pub wrong: Option<String>,
     /// The number of reads seen.
@@ -28,7 +28,7 @@ pub struct Judge {
     pub commits: u64,
     /// The number of leaders that handed over, and whose transferee served next.
     pub handed: u64,
-    transferees: BTreeMap<Term, NodeId>,
+    transferees: BTreeMap<Term, ReplicaId>,
     /// The sets that majorities kept as the next replicas, and how often a term served with one of them.
     agreed: Vec<Members>,
     pub changed: u64,
@@ -51,16 +51,18 @@ impl Judge {
         self.served.range(term..).map(|(&other, _)| other).find(|&other| other > term)
     }
 
-    pub fn promised(&mut self, node: NodeId, term: Term, disk: Term) {
-        let before = self.promised.insert(node, term).unwrap_or_default();
+    pub fn promised(&mut self, replica: ReplicaId, term: Term, disk: Term) {
+        let before = self.promised.insert(replica, term).unwrap_or_default();
         if before > term || disk < term {
-            self.wrong(format!("Promise: {node} promised {before}, now {term}, and {disk} is on its disk"));
+            self.wrong(format!(
+                "Promise: {replica} promised {before}, now {term}, and {disk} is on its disk"
+            ));
         }
     }
 
     /// The disk of a replica is gone, and with it its promise.
-    pub fn forgot(&mut self, node: NodeId) {
-        self.promised.remove(&node);
+    pub fn forgot(&mut self, replica: ReplicaId) {
+        self.promised.remove(&replica);
     }
 
     pub fn installed(&mut self, term: Term, start: Lens) {
@@ -74,15 +76,15 @@ impl Judge {
         self.agreed.push(members.clone());
     }
 
-    pub fn serves(&mut self, node: NodeId, own: &Members, term: Term, now: u64) {
+    pub fn serves(&mut self, replica: ReplicaId, own: &Members, term: Term, now: u64) {
         self.changed += u64::from(self.agreed.last() == Some(own));
         let older = self.agreed.iter().find(|agreed| agreed.term < term && agreed.is_newer(own));
         if let Some(agreed) = older {
             let text = format!("Stays: {term} serves with {own:?}, {agreed:?} was agreed on");
             self.wrong(text);
         }
-        if let Some(other) = self.served.insert(term, node) {
-            self.wrong(format!("OneLeader: {node} serves {term}, as {other} did"));
+        if let Some(other) = self.served.insert(term, replica) {
+            self.wrong(format!("OneLeader: {replica} serves {term}, as {other} did"));
         }
         let others: Vec<Term> = self.served.keys().copied().filter(|&other| other != term).collect();
         for other in others {
@@ -96,7 +98,8 @@ impl Judge {
             self.wrong(text);
         }
         let before = self.transferees.range(..term).next_back();
-        if before.is_some_and(|(&old, &transferee)| transferee == node && old.counter() + 1 == term.counter())
+        if before
+            .is_some_and(|(&old, &transferee)| transferee == replica && old.counter() + 1 == term.counter())
         {
             self.handed += 1;
         }
@@ -152,7 +155,7 @@ impl Judge {
     }
 
     /// The leader of a term ends its lease, and wants another to lead.
-    pub fn releases(&mut self, term: Term, transferee: NodeId, ended: bool) {
+    pub fn releases(&mut self, term: Term, transferee: ReplicaId, ended: bool) {
         if ended {
             self.leases.insert(term, 0);
         }
@@ -167,17 +170,17 @@ impl Judge {
     }
 
     /// Checks SyncMeaning of a replica; `leader` is the memory of its term's leader, if that still has it.
-    pub fn synced(&mut self, node: NodeId, sync: Term, memory: &Memory, leader: Option<&Memory>) {
+    pub fn synced(&mut self, replica: ReplicaId, sync: Term, memory: &Memory, leader: Option<&Memory>) {
         let Some(start) = self.starts.get(&sync) else { return };
         let held = memory.before(sync);
         if held != *start || memory.has_holes_before(sync) {
-            let text = format!("SyncMeaning: {node} holds {held:?}, the start set of {sync} is {start:?}");
+            let text = format!("SyncMeaning: {replica} holds {held:?}, the start set of {sync} is {start:?}");
             return self.wrong(text);
         }
         let Some(leader) = leader else { return };
         for stream in 0..STREAMS {
             if memory.len(sync, stream) > leader.len(sync, stream) {
-                self.wrong(format!("SyncMeaning: {node} has more of {sync}/{stream} than its leader"));
+                self.wrong(format!("SyncMeaning: {replica} has more of {sync}/{stream} than its leader"));
             }
         }
     }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use longarm_base::random::SplitMix64;
-use longarm_base::{Nanos, NodeId, Term};
+use longarm_base::{Nanos, ReplicaId, Term};
 use longarm_wire::{Answer, Ask, Members};
 
 use super::Rules;
@@ -79,8 +79,8 @@ pub enum Event {
     Tick(usize),
     Ask { from: usize, to: usize, ask: Ask, conn: Option<usize> },
     Answer { from: usize, to: usize, answer: Answer, conn: Option<usize> },
-    Disk { node: usize, life: u32, saved: Saved, ok: bool },
-    Fetched { node: usize, life: u32, start: StartSet },
+    Disk { replica: usize, life: u32, saved: Saved, ok: bool },
+    Fetched { replica: usize, life: u32, start: StartSet },
     Land { conn: usize, write: Write },
     Done { conn: usize, write: Write, ok: bool },
     Gone { from: usize, to: usize },
@@ -89,7 +89,7 @@ pub enum Event {
     Fault,
     Mend { from: usize, to: usize },
     Resume(usize),
-    Restart { node: usize, memory: bool },
+    Restart { replica: usize, memory: bool },
 }
 
 /// What a crash destroys besides the work under way.
@@ -148,7 +148,7 @@ pub struct World {
     pub now: u64,
     count: u64,
     queue: BTreeMap<(u64, u64), Event>,
-    pub nodes: Vec<Node>,
+    pub replicas: Vec<Node>,
     cut: Vec<Vec<bool>>,
     pub conns: Vec<Conn>,
     pub judge: Judge,
@@ -179,8 +179,9 @@ impl World {
         };
         let founders = members(&(0..founders).collect::<Vec<_>>());
         let size = if changes { 5 } else { founders.list.len() as u8 };
-        let nodes: Vec<Node> = (0..size).map(|me| node(NodeId(me), &founders, &rules, &mut dice)).collect();
-        let cut = vec![vec![false; nodes.len()]; nodes.len()];
+        let replicas: Vec<Node> =
+            (0..size).map(|me| replica(ReplicaId(me), &founders, &rules, &mut dice)).collect();
+        let cut = vec![vec![false; replicas.len()]; replicas.len()];
         let queue = BTreeMap::new();
         // In some worlds hardly any copy is finished between two faults.
         let slow = if seed % 8 >= 6 { 300 * MS } else { 30 * MS };
@@ -191,7 +192,7 @@ impl World {
             now: 0,
             count: 0,
             queue,
-            nodes,
+            replicas,
             cut,
             conns,
             judge,
@@ -204,7 +205,7 @@ impl World {
             events: 0,
             commits_before: 0,
         };
-        (0..world.nodes.len()).for_each(|node| world.after(US, Event::Tick(node)));
+        (0..world.replicas.len()).for_each(|replica| world.after(US, Event::Tick(replica)));
         world.after(MS, Event::Client);
         world.after(800 * MS, Event::Fault);
         // In half of the worlds leaders are asked to hand over, in half of those with time to do it.
@@ -255,8 +256,8 @@ impl World {
         self.queue.insert((self.now + delay, self.count), event);
     }
 
-    pub fn local(&self, node: usize) -> Nanos {
-        self.nodes[node].clock.read(self.now)
+    pub fn local(&self, replica: usize) -> Nanos {
+        self.replicas[replica].clock.read(self.now)
     }
 
     pub fn is_cut(&self, from: usize, to: usize) -> bool {
@@ -265,11 +266,11 @@ impl World {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Tick(node) => {
+            Event::Tick(replica) => {
                 let delay = self.dice.within(2 * MS, 9 * MS);
-                self.after(delay, Event::Tick(node));
-                if self.acts(node) {
-                    self.tick(node);
+                self.after(delay, Event::Tick(replica));
+                if self.acts(replica) {
+                    self.tick(replica);
                 }
             }
             Event::Ask { from, to, .. } | Event::Answer { from, to, .. } => {
@@ -277,14 +278,14 @@ impl World {
                     self.deliver(to, event);
                 }
             }
-            Event::Disk { node, life, saved, ok } if self.nodes[node].life == life => {
+            Event::Disk { replica, life, saved, ok } if self.replicas[replica].life == life => {
                 if ok || self.dice.hundred(50) {
-                    self.save(node, &saved);
+                    self.save(replica, &saved);
                 }
-                self.nodes[node].said = Some((saved, ok));
-                self.go_on(node);
+                self.replicas[replica].said = Some((saved, ok));
+                self.go_on(replica);
             }
-            Event::Fetched { node, .. } => self.deliver(node, event),
+            Event::Fetched { replica, .. } => self.deliver(replica, event),
             Event::Gone { to, .. } => self.deliver(to, event),
             Event::Land { conn, write } => self.land(conn, write),
             Event::Done { conn, write, ok } => self.done(conn, write, ok),
@@ -304,40 +305,40 @@ impl World {
                 self.fault();
             }
             Event::Mend { from, to } => self.cut[from][to] = false,
-            Event::Resume(node) => {
-                self.nodes[node].paused = false;
-                self.go_on(node);
+            Event::Resume(replica) => {
+                self.replicas[replica].paused = false;
+                self.go_on(replica);
             }
-            Event::Restart { node, memory } if !self.nodes[node].up => self.restart(node, memory),
+            Event::Restart { replica, memory } if !self.replicas[replica].up => self.restart(replica, memory),
             Event::Disk { .. } | Event::Fault | Event::Operator | Event::Restart { .. } => {}
         }
     }
 
     /// Whether the replica does anything at the moment.
-    pub fn acts(&self, node: usize) -> bool {
-        let node = &self.nodes[node];
-        node.up && !node.paused && !node.busy
+    pub fn acts(&self, replica: usize) -> bool {
+        let replica = &self.replicas[replica];
+        replica.up && !replica.paused && !replica.busy
     }
 
     /// Delivers an event; an event that has to wait does.
-    pub fn deliver(&mut self, node: usize, event: Event) {
-        if self.nodes[node].up {
-            self.nodes[node].inbox.push_back(event);
-            self.go_on(node);
+    pub fn deliver(&mut self, replica: usize, event: Event) {
+        if self.replicas[replica].up {
+            self.replicas[replica].inbox.push_back(event);
+            self.go_on(replica);
         }
     }
 
-    fn go_on(&mut self, node: usize) {
-        if !self.nodes[node].up || self.nodes[node].paused {
+    fn go_on(&mut self, replica: usize) {
+        if !self.replicas[replica].up || self.replicas[replica].paused {
             return;
         }
-        if let Some((saved, ok)) = self.nodes[node].said.take() {
-            self.nodes[node].busy = false;
-            self.disk_said(node, saved, ok);
+        if let Some((saved, ok)) = self.replicas[replica].said.take() {
+            self.replicas[replica].busy = false;
+            self.disk_said(replica, saved, ok);
         }
-        while self.acts(node) {
-            let Some(event) = self.nodes[node].inbox.pop_front() else { return };
-            self.handle(node, event);
+        while self.acts(replica) {
+            let Some(event) = self.replicas[replica].inbox.pop_front() else { return };
+            self.handle(replica, event);
         }
     }
 
@@ -365,8 +366,8 @@ impl World {
     }
 
     fn fault(&mut self) {
-        let size = self.nodes.len();
-        let leader = self.nodes.iter().position(|node| node.leader_term.is_some());
+        let size = self.replicas.len();
+        let leader = self.replicas.iter().position(|replica| replica.leader_term.is_some());
         let victim = leader.filter(|_| self.dice.hundred(50)).unwrap_or_else(|| self.dice.pick(size));
         let other = (victim + 1 + self.dice.pick(size - 1)) % size;
         let long = if self.dice.hundred(30) { 30 } else { 1_200 };
@@ -383,8 +384,8 @@ impl World {
                     self.cut_off(other, victim, long);
                 }
             }
-            45..75 if !self.nodes[victim].paused => {
-                self.nodes[victim].paused = true;
+            45..75 if !self.replicas[victim].paused => {
+                self.replicas[victim].paused = true;
                 self.after(long, Event::Resume(victim));
                 self.note(|| format!("{victim} is paused"));
             }
@@ -413,46 +414,48 @@ impl World {
 
     /// Crashes a replica. At most a minority is without memory at any time, of any set of replicas that a
     /// replica knows of.
-    fn crash(&mut self, node: usize, loses: Loses) {
-        let loses = if self.bears(node) { loses } else { Loses::Nothing };
+    fn crash(&mut self, replica: usize, loses: Loses) {
+        let loses = if self.bears(replica) { loses } else { Loses::Nothing };
         let memory = loses == Loses::Nothing;
-        if !self.nodes[node].up || self.nodes[node].machine.sync().is_none() && memory {
+        if !self.replicas[replica].up || self.replicas[replica].machine.sync().is_none() && memory {
             return;
         }
-        self.note(|| format!("{node} crashes, and loses: {loses:?}"));
+        self.note(|| format!("{replica} crashes, and loses: {loses:?}"));
         let delay = self.dice.within(MS, 300 * MS);
-        self.after(delay, Event::Restart { node, memory });
-        (0..self.nodes.len()).filter(|&other| other != node).for_each(|other| self.breaks(node, other));
+        self.after(delay, Event::Restart { replica, memory });
+        (0..self.replicas.len())
+            .filter(|&other| other != replica)
+            .for_each(|other| self.breaks(replica, other));
         let seed = self.dice.next();
-        let node = &mut self.nodes[node];
-        (node.up, node.busy, node.said) = (false, false, None);
-        node.life += 1;
-        node.inbox.clear();
-        node.heard_on.clear();
-        (node.fence, node.leader_term, node.installing) = (None, None, None);
+        let replica = &mut self.replicas[replica];
+        (replica.up, replica.busy, replica.said) = (false, false, None);
+        replica.life += 1;
+        replica.inbox.clear();
+        replica.heard_on.clear();
+        (replica.fence, replica.leader_term, replica.installing) = (None, None, None);
         if !memory {
-            (node.lost, node.blended) = (true, false);
-            node.memory.clear();
-            (node.page, node.released) = (Beat::default(), Term::ZERO);
+            (replica.lost, replica.blended) = (true, false);
+            replica.memory.clear();
+            (replica.page, replica.released) = (Beat::default(), Term::ZERO);
             if !self.rules.persist_promise {
-                node.disk = Term::ZERO;
+                replica.disk = Term::ZERO;
             }
             if loses == Loses::Disk {
-                (node.disk, node.kept) = (Term::ZERO, node.first.clone());
-                self.judge.forgot(node.machine.group().me());
+                (replica.disk, replica.kept) = (Term::ZERO, replica.first.clone());
+                self.judge.forgot(replica.machine.group().me());
             }
             // From now on it is counted as one without memory.
-            let state = PersistentState { members: node.kept.clone(), promised: node.disk, sync: None };
-            node.machine = Machine::new(node.machine.group().me(), state, TIMING, seed, Nanos(0));
+            let state = PersistentState { members: replica.kept.clone(), promised: replica.disk, sync: None };
+            replica.machine = Machine::new(replica.machine.group().me(), state, TIMING, seed, Nanos(0));
         }
     }
 
-    fn restart(&mut self, node: usize, memory: bool) {
-        let now = if self.rules.boot_wait { self.local(node) } else { Nanos(0) };
+    fn restart(&mut self, replica: usize, memory: bool) {
+        let now = if self.rules.boot_wait { self.local(replica) } else { Nanos(0) };
         let seed = self.dice.next();
         let votes = self.rules.amnesiac_votes && !memory;
         let timing = self.rules.timing();
-        let starts = &mut self.nodes[node];
+        let starts = &mut self.replicas[replica];
         let held = if votes { Some(Term::ZERO) } else { starts.machine.sync() };
         let mixed = starts.machine.mixed;
         let state = PersistentState { members: starts.kept.clone(), promised: starts.disk, sync: held };
@@ -463,34 +466,35 @@ impl World {
             starts.machine = starts.machine.clone().blank(seed, Nanos(0));
         }
         starts.up = true;
-        self.check_promise(node, self.nodes[node].machine.promised());
+        self.check_promise(replica, self.replicas[replica].machine.promised());
     }
 
     /// Whether the group may lose this replica's memory, too.
-    fn bears(&self, node: usize) -> bool {
-        let lost = |at: usize| at == node || self.nodes[at].lost;
+    fn bears(&self, replica: usize) -> bool {
+        let lost = |at: usize| at == replica || self.replicas[at].lost;
         let known = |it: &Node| {
             let next = it.machine.change().map(|change| change.next.list.clone());
             [it.machine.members().list.clone(), it.machine.own().list.clone(), next.unwrap_or_default()]
         };
-        let sets: Vec<_> = self.nodes.iter().flat_map(known).collect();
-        let all: Vec<_> = (0..self.nodes.len()).map(|node| members(&[node as u8]).list.remove(0)).collect();
-        sets.iter().filter(|set| set.contains(&all[node])).all(|set| {
-            set.iter().filter(|member| lost(usize::from(member.node.0))).count() <= (set.len() - 1) / 2
+        let sets: Vec<_> = self.replicas.iter().flat_map(known).collect();
+        let all: Vec<_> =
+            (0..self.replicas.len()).map(|replica| members(&[replica as u8]).list.remove(0)).collect();
+        sets.iter().filter(|set| set.contains(&all[replica])).all(|set| {
+            set.iter().filter(|member| lost(usize::from(member.replica.0))).count() <= (set.len() - 1) / 2
         })
     }
 
-    fn save(&mut self, node: usize, saved: &Saved) {
+    fn save(&mut self, replica: usize, saved: &Saved) {
         let kept = self.rules.members_kept;
-        let node = &mut self.nodes[node];
+        let replica = &mut self.replicas[replica];
         match saved {
             Saved::Promise(term) => {
-                node.disk = *term;
+                replica.disk = *term;
                 if kept {
-                    node.kept = node.machine.members().clone();
+                    replica.kept = replica.machine.members().clone();
                 }
             }
-            Saved::Members(members) if kept => node.kept = members.clone(),
+            Saved::Members(members) if kept => replica.kept = members.clone(),
             Saved::Members(_) => {}
         }
     }
@@ -500,22 +504,23 @@ impl World {
         self.note(|| "calm".into());
         (self.calm, self.slow) = (true, 30 * MS);
         self.cut.iter_mut().flatten().for_each(|cut| *cut = false);
-        for node in 0..self.nodes.len() {
-            self.nodes[node].paused = false;
-            self.go_on(node);
+        for replica in 0..self.replicas.len() {
+            self.replicas[replica].paused = false;
+            self.go_on(replica);
         }
         self.commits_before = self.judge.commits;
     }
 
     /// Whether a leader serves, all others are synced, and something was committed since.
     fn is_whole(&self) -> bool {
-        let Some(leader) = self.nodes.iter().find(|node| node.leader_term.as_ref().is_some_and(|r| r.serves))
+        let Some(leader) =
+            self.replicas.iter().find(|replica| replica.leader_term.as_ref().is_some_and(|r| r.serves))
         else {
             return false;
         };
         let term = leader.machine.promised();
         let all = leader.machine.group().members();
-        let synced = |at: NodeId| self.nodes.get(usize::from(at.0)).is_none_or(|it| it.holds(term));
+        let synced = |at: ReplicaId| self.replicas.get(usize::from(at.0)).is_none_or(|it| it.holds(term));
         let others = all.iter().all(synced) && leader.machine.change().is_none();
         others && self.judge.commits > self.commits_before
     }
@@ -528,7 +533,7 @@ impl Node {
     }
 }
 
-fn node(me: NodeId, founders: &Members, rules: &Rules, dice: &mut Dice) -> Node {
+fn replica(me: ReplicaId, founders: &Members, rules: &Rules, dice: &mut Dice) -> Node {
     let founder = founders.has(me);
     let kept = if founder { founders.clone() } else { Members::default() };
     let ppm = match dice.pick(4) {

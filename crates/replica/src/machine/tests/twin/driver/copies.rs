@@ -15,8 +15,8 @@ const COPIES_AT_ONCE: usize = 4;
 
 impl World {
     /// Makes ready to be synced.
-    pub(super) fn prepare(&mut self, node: usize, prepare: Prepare) {
-        let held = &mut self.nodes[node];
+    pub(super) fn prepare(&mut self, replica: usize, prepare: Prepare) {
+        let held = &mut self.replicas[replica];
         held.fence = Some(prepare.term);
         let wipes = match held.machine.sync() {
             Some(sync) if sync > prepare.base => !self.rules.overwritten_kept,
@@ -48,14 +48,14 @@ impl World {
                 SyncState::Nothing
             }
         };
-        self.answer(node, prepare.leader, Answer::Ready { term: prepare.term, held: answer });
+        self.answer(replica, prepare.leader, Answer::Ready { term: prepare.term, held: answer });
     }
 
     /// Begins to copy what the follower does not have: the start set, and all of this term (rule ResyncAll).
     /// New entries are written to it, too.
-    pub(super) fn begin_copy(&mut self, node: usize, other: usize, term: Term, held: &SyncState) {
-        let (rules, memory) = (self.rules, &self.nodes[node].memory);
-        let Some(leader_term) = &self.nodes[node].leader_term else { return };
+    pub(super) fn begin_copy(&mut self, replica: usize, other: usize, term: Term, held: &SyncState) {
+        let (rules, memory) = (self.rules, &self.replicas[replica].memory);
+        let Some(leader_term) = &self.replicas[replica].leader_term else { return };
         let Some(attached) = leader_term.attached.get(&other) else { return };
         if leader_term.term != term || !matches!(attached.stage, Stage::Asked) {
             return;
@@ -65,7 +65,7 @@ impl World {
         match held {
             SyncState::Nothing => {
                 // Whole segments: what the leader has is copied, and everything else there is voided.
-                let theirs = &self.nodes[other].memory;
+                let theirs = &self.replicas[other].memory;
                 let places: BTreeSet<_> = memory.all_before(term).chain(theirs.all_before(term)).collect();
                 chunks.extend(places.into_iter().map(|(of, stream, position)| Write::Place {
                     term: of,
@@ -102,21 +102,21 @@ impl World {
             1 => chunks.reverse(),
             _ => (1..chunks.len()).rev().for_each(|at| chunks.swap(at, self.dice.pick(at + 1))),
         }
-        if let Some(attached) = self.attached(node, other) {
+        if let Some(attached) = self.attached(replica, other) {
             attached.stage = Stage::Copying(chunks, 1);
             attached.given = given;
         }
-        self.copy_on(node, other);
+        self.copy_on(replica, other);
     }
 
-    fn attached(&mut self, node: usize, other: usize) -> Option<&mut Attached> {
-        self.nodes[node].leader_term.as_mut()?.attached.get_mut(&other)
+    fn attached(&mut self, replica: usize, other: usize) -> Option<&mut Attached> {
+        self.replicas[replica].leader_term.as_mut()?.attached.get_mut(&other)
     }
 
     /// Posts the next part of a copy; after the last one the follower counts itself synced.
-    pub(super) fn copy_on(&mut self, node: usize, other: usize) {
+    pub(super) fn copy_on(&mut self, replica: usize, other: usize) {
         let (now, awaited) = (self.now, self.rules.copy_awaited);
-        let Some(attached) = self.attached(node, other) else { return };
+        let Some(attached) = self.attached(replica, other) else { return };
         let Stage::Copying(chunks, open) = &mut attached.stage else { return };
         let conn = attached.conn;
         *open -= 1;
@@ -129,7 +129,7 @@ impl World {
         if next.is_empty() || !awaited {
             (attached.stage, attached.since) = (Stage::Adopting, now);
             let ask = Ask::Adopt { term: self.conns[conn].term, reclaimed: 0, floors: Vec::new() };
-            self.send(Happening::Ask { from: node, to: other, ask, conn: Some(conn) });
+            self.send(Happening::Ask { from: replica, to: other, ask, conn: Some(conn) });
         }
         next.into_iter().for_each(|write| self.post(conn, write));
     }
