@@ -94,7 +94,7 @@ fn table(groups: &[Vec<Value>]) -> String {
         };
         lines.push([
             number.to_string(),
-            shown("node", &count),
+            shown("node", &Value::to_string),
             shown("address", &text),
             shown("term", &text),
             shown("in_sync", &|value| if *value == true { "yes".into() } else { "no".into() }),
@@ -138,11 +138,11 @@ mod tests {
 
     fn group(id: u64) -> Group {
         let mut group = Group { id, sum_key: 1, hash_key: 2, replicas: Vec::new() };
-        [2, 1, 300].into_iter().for_each(|node| group.place(NodeId(node)));
+        [2, 1, 3000].into_iter().for_each(|node| group.place(NodeId(node)));
         group
     }
 
-    /// A group of nodes 2, 1 and 300, of which node 2 is to lead first. Node 300 has replica 0.
+    /// A group of nodes 2, 1 and 3000, of which node 2 is to lead first. Node 3000 has replica 0.
     fn looked(group: &Group, said: [Said; 3]) -> Looked<'_> {
         let at = |replica, text: &str| Member { replica, address: text.parse().expect(text) };
         let addresses = ["tcp://b:2", "tcp://a:1", "tcp://c:3"];
@@ -167,7 +167,7 @@ mod tests {
 node  address    term  in sync  lag  lease left  role
 1     tcp://a:1  -     yes      12   -           follower
 2     tcp://b:2  7.2   yes      -    41 ms       leader
-300   tcp://c:3  -     no       -    -           not reachable: nobody listens
+3000  tcp://c:3  -     no       -    -           not reachable: nobody listens
 ";
         assert_eq!(table(&[rows]), expected);
     }
@@ -184,8 +184,8 @@ node  address    term  in sync  lag  lease left  role
             assert_eq!(roles, ["follower", "leader", "not added"]);
             assert_eq!(looked.standing().in_sync, [NodeId(1), NodeId(2)]);
             let note = not_added(Path::new("g.toml"), &rows[2], Some(2));
-            assert!(note.contains("add-node g.toml 300=tcp://c:3 --group 2` goes on"), "{note}");
-            assert!(note.contains("remove-node g.toml 300 --group 2` takes it out"), "{note}");
+            assert!(note.contains("add-node g.toml 3000=tcp://c:3 --group 2` goes on"), "{note}");
+            assert!(note.contains("remove-node g.toml 3000 --group 2` takes it out"), "{note}");
         }
     }
 
