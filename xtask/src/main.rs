@@ -5,6 +5,7 @@ mod builds;
 mod ci;
 mod compare;
 mod fuzz;
+mod mutants;
 mod rdma;
 mod sim;
 mod soak;

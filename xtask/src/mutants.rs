@@ -1,0 +1,304 @@
+//! Faults that are built in, one at a time: each must be found, by the simulator or by the test that is named
+//! for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::builds::{QUICKLY_BUILT, cargo};
+
+/// What finds a fault that was built in.
+enum Finder {
+    /// The simulator: in this scenario, from this seed on.
+    Sim(&'static str, u64),
+    /// A test of a package, by its full name.
+    Test(&'static str, &'static str),
+}
+
+use Finder::{Sim, Test};
+
+/// Within how many seeds a fault that is built in must be found. The first seed that finds it ends the run,
+/// so the many cost nothing where few suffice; and any change of the product deals every seed anew.
+const WITHIN: u64 = 1000;
+
+/// Faults (`longarm_base::Mutant`), and what finds each.
+const MUTANTS: &[(&str, Finder)] = &[
+    ("NoDedupe", Sim("group-cuts", 0)),
+    ("TrustSuperseded", Sim("calm", 0)),
+    ("CountUnsynced", Sim("group-pauses", 0)),
+    ("GatherAny", Sim("group-pauses", 0)),
+    ("NoFence", Sim("group-pauses", 0)),
+    ("NoLease", Sim("group-pauses", 0)),
+    ("DropTombstones", Sim("group-all", 300)),
+    (
+        "NeverSweep",
+        Test("longarm-client", "tests::deletes::tombstones_do_not_fill_the_memory_beside_items_that_stay"),
+    ),
+    ("MoveAnyway", Sim("group-all", 0)),
+    ("ResetCsn", Sim("group-pauses", 0)),
+    ("NoCut", Sim("group-landing", 30)),
+    (
+        "AgeAtOnce",
+        Test("longarm-engine", "session::all::tests::what_the_gone_wrote_is_forgotten_though_leaders_change"),
+    ),
+    (
+        "RepeatNothing",
+        Test(
+            "longarm-server",
+            "tests::exactly_once::all_that_a_client_may_repeat_is_recalled_and_nothing_else_runs",
+        ),
+    ),
+    ("ShareStripes", Sim("group-pauses", 0)),
+    ("ForgetClaims", Sim("group-landing", 10)),
+    ("NoDrain", Test("longarm-group", "inbound::tests::what_is_pushed_has_landed_once_it_is_flushed")),
+    ("KeepGone", Sim("group-all", 0)),
+    ("ForgetPromise", Sim("group-crashes", 0)),
+    ("ReportInside", Sim("group-pauses", 0)),
+    ("BlameOwnAbsence", Test("longarm-replica", "watch::tests::own_absence_is_not_the_leaders_silence")),
+    ("NoDrift", Sim("group-pauses", 0)),
+    ("OldMembers", Test("longarm-replica", "machine::tests::twin::a_group_loses_nothing_and_comes_back")),
+    ("AgreeAlone", Sim("group-landing", 0)),
+    ("MoveFirst", Test("longarm-index", "hash::tests::cuts::move_and_replace")),
+    ("MoveUnseen", Test("longarm-index", "hash::tests::cuts::move_within_the_pair")),
+    ("LeaveSlots", Test("longarm-index", "hash::tests::cuts::move_and_replace")),
+    (
+        "MoveTwice",
+        Test("longarm-engine", "tests::standby::what_was_collected_while_the_leader_waited_is_there"),
+    ),
+    ("FoundAnyway", Sim("group-reformat", 0)),
+    ("NoSync", Test("longarm-group", "vote_store::tests::what_is_kept_is_on_disk_when_it_is_said_to_be")),
+    ("KeepWriters", Test("longarm-group", "inbound::tests::a_leader_that_begins_anew_has_no_older_writers")),
+    ("NoEntering", Test("longarm-group", "inbound::tests::entering::a_fence_waits_for_who_is_being_let_in")),
+    (
+        "RaiseFloors",
+        Test("longarm-replica", "progress::tests::a_follower_is_told_no_floors_before_it_is_synced"),
+    ),
+    (
+        "ReleaseEarly",
+        Test(
+            "longarm-replica",
+            "progress::tests::a_follower_that_counts_lets_go_of_nothing_that_its_floors_do_not_cover",
+        ),
+    ),
+    ("UntoldCount", Sim("group-slow", 0)),
+    ("KeepUncut", Test("longarm-group", "scan::tests::a_stream_that_has_no_cut_is_void")),
+    ("LookFirst", Test("longarm-engine", "tests::moves::a_copy_has_its_place_before_the_slot_is_looked_at")),
+    ("StableHigh", Test("longarm-engine", "tests::moves::a_delete_under_way_is_above_the_stable_point")),
+    ("CountGone", Sim("group-crashes", 20)),
+    ("TellAnyway", Sim("group-strands", 0)),
+    ("KeepBeyond", Sim("group-steps", 0)),
+    ("LateSupersede", Test("longarm-engine", "tests::cuts::a_put_is_seen_once_and_for_all")),
+    ("ReportAtOnce", Sim("group-strands", 0)),
+    ("OwnCalendar", Sim("group-dates", 0)),
+    ("AdoptBare", Sim("group-slow", 60)),
+    (
+        "AdoptEarly",
+        Test(
+            "longarm-replica",
+            "progress::tests::a_follower_begins_to_count_with_floors_that_cover_what_it_let_go_of",
+        ),
+    ),
+    ("PushAnew", Sim("group-cuts", 0)),
+    ("SkipFloors", Test("longarm-replica", "followers_twin::all_that_a_follower_counts_for_is_there")),
+    ("CountLeaving", Sim("group-stalls", 0)),
+    ("AdoptUnflushed", Sim("group-crashes", 0)),
+    (
+        "PassUncut",
+        Test(
+            "longarm-group",
+            "scan::tests::a_stream_that_was_passed_over_when_it_reported_is_void_if_it_has_no_cut",
+        ),
+    ),
+    ("KeepFloors", Sim("group-steps", 0)),
+    (
+        "LeaveGaps",
+        Test("longarm-group", "scan::tests::what_a_leader_freed_is_no_gap_to_a_replica_that_was_catching_up"),
+    ),
+    ("HideGaps", Test("longarm-group", "install::a_start_set_with_a_gap_is_not_taken_for_a_whole_one")),
+    (
+        "PushOver",
+        Test(
+            "longarm-replica",
+            "catch_up::tests::nothing_is_pushed_into_a_use_that_a_follower_has_let_go_of",
+        ),
+    ),
+    (
+        "TellGone",
+        Test(
+            "longarm-engine",
+            "tests::gone::nobody_is_told_that_an_item_is_gone_while_a_write_that_found_it_is_under_way",
+        ),
+    ),
+    ("SleepUnsent", Sim("group-moves", 140)),
+    ("RecallAnyway", Sim("group-strands", 20)),
+    (
+        "TrustTable",
+        Test("longarm-group", "catch_up::content::tests::what_a_follower_has_let_go_of_is_given_to_it_anew"),
+    ),
+];
+
+/// The programs that find faults. Of their own, so that nothing that ships is ever linked with faults; built
+/// in a hurry, once for all faults.
+pub struct Finders {
+    simulator: PathBuf,
+    /// By package: its folder, and the program of its unit tests.
+    tests: BTreeMap<&'static str, [PathBuf; 2]>,
+}
+
+impl Finders {
+    /// Builds them; none if they do not build.
+    pub fn build(root: &Path) -> Result<Option<Finders>, String> {
+        let target = root.join("target/mutants");
+        let cargo = |args: &[&str]| {
+            let mut command = cargo();
+            command.args(args).args(["--release", "--target-dir"]).arg(&target).current_dir(root);
+            command.envs(QUICKLY_BUILT.iter().copied());
+            command
+        };
+        let packages: BTreeSet<&str> = MUTANTS
+            .iter()
+            .filter_map(|(_, finder)| match finder {
+                Test(package, _) => Some(*package),
+                Sim(..) => None,
+            })
+            .collect();
+        let mut simulator = cargo(&["build", "--quiet", "--features", "mutants"]);
+        if !output(simulator.args(["--package", "longarm-sim"]).stderr(Stdio::inherit()))?.status.success() {
+            return Ok(None);
+        }
+        let mut tests = cargo(&["test", "--no-run", "--lib", "--features", "longarm-base/mutants"]);
+        let built = output(tests.args(packages.iter().flat_map(|package| ["--package", *package])))?;
+        let said = String::from_utf8_lossy(&built.stderr);
+        if !built.status.success() {
+            eprint!("{said}");
+            return Ok(None);
+        }
+        let tests = packages.into_iter().map(|package| {
+            let folder = root.join("crates").join(package.trim_start_matches("longarm-"));
+            let program = executable(&said, package).ok_or(format!("cargo names no tests of {package}"))?;
+            Ok((package, [folder, root.join(program)]))
+        });
+        let simulator = target.join("release/longarm-sim");
+        Ok(Some(Finders { simulator, tests: tests.collect::<Result<_, String>>()? }))
+    }
+
+    /// The simulator with this fault, or with `none`.
+    pub fn simulator(&self, mutant: &str) -> Command {
+        let mut command = Command::new(&self.simulator);
+        command.env("LONGARM_MUTANT", mutant);
+        command
+    }
+
+    /// A test with this fault, or with `none`.
+    fn test(&self, mutant: &str, package: &str, name: &str) -> Command {
+        let [folder, program] = &self.tests[package];
+        let mut command = Command::new(program);
+        command.args(["--exact", name]).current_dir(folder).env("LONGARM_MUTANT", mutant);
+        command
+    }
+}
+
+/// The program of a package's unit tests, of what cargo says:
+/// `Executable unittests src/lib.rs (target/mutants/release/deps/longarm_engine-0123)`.
+fn executable(said: &str, package: &str) -> Option<PathBuf> {
+    let start = format!("/{}-", package.replace('-', "_"));
+    let named = said.lines().filter(|line| line.contains("Executable unittests"));
+    let mut paths = named.filter_map(|line| line.split_once('(')?.1.strip_suffix(')'));
+    paths.find(|path| path.contains(&start)).map(PathBuf::from)
+}
+
+/// Every mutant must be found, or each of those that are named.
+pub fn run(finders: &Finders, only: &[&str]) -> Result<bool, String> {
+    if let Some(unknown) = only.iter().find(|only| MUTANTS.iter().all(|(mutant, _)| mutant != *only)) {
+        return Err(format!("no mutant is called {unknown}: see crates/base/src/mutant.rs"));
+    }
+    let wanted = |(mutant, _): &&(&str, Finder)| only.is_empty() || only.contains(mutant);
+    let (by_sim, by_test): (Vec<_>, Vec<_>) =
+        MUTANTS.iter().filter(wanted).partition(|(_, finder)| matches!(finder, Sim(..)));
+    // The simulator takes all cores; a test has one, or waits.
+    let all = [one_by_one(finders, &by_sim, 1), one_by_one(finders, &by_test, 2)];
+    all.into_iter().try_fold(true, |all, found| Ok(all && found?))
+}
+
+/// Looks for these, so many at once.
+fn one_by_one(finders: &Finders, mutants: &[&(&str, Finder)], at_once: usize) -> Result<bool, String> {
+    let next = AtomicUsize::new(0);
+    let look = || {
+        let mut all = true;
+        // Relaxed: each number is taken once, and nothing else is told by it.
+        while let Some((mutant, finder)) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let (how, verdict) = match finder {
+                Sim(scenario, first) => {
+                    let seeds = format!("{first}..{}", first + WITHIN);
+                    (format!("{scenario} {seeds}"), simulated(finders, mutant, scenario, &seeds)?)
+                }
+                Test(package, name) => (format!("{package} {name}"), tested(finders, mutant, package, name)?),
+            };
+            println!("{mutant:18} {how:40} {}", verdict.as_deref().unwrap_or("SURVIVED"));
+            all &= verdict.is_some();
+        }
+        Ok(all)
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..at_once).map(|_| scope.spawn(look)).collect();
+        let found = threads.into_iter().map(|thread| thread.join().expect("no look panics"));
+        found.collect::<Result<Vec<_>, String>>().map(|found| found.into_iter().all(|all| all))
+    })
+}
+
+/// How the simulator found it, if it did.
+fn simulated(finders: &Finders, mutant: &str, scenario: &str, seeds: &str) -> Result<Option<String>, String> {
+    let mut command = finders.simulator(mutant);
+    command.args(["--stop", "--scenario", scenario, "--seeds", seeds, "--reduce", "0"]);
+    let output = output(&mut command)?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let found = said.lines().find_map(|line| line.split_once(" seed ")).map_or("", |(_, found)| found);
+    Ok((!output.status.success()).then(|| format!("seed {found}")))
+}
+
+/// How a test found it, if it did. The test must be there, and find nothing where there is no fault.
+fn tested(finders: &Finders, mutant: &str, package: &str, name: &str) -> Result<Option<String>, String> {
+    let run = |mutant, result: &str| -> Result<bool, String> {
+        let output = output(&mut finders.test(mutant, package, name))?;
+        Ok(String::from_utf8_lossy(&output.stdout).contains(result))
+    };
+    if !run("none", "test result: ok. 1 passed")? {
+        return Err(format!("{package} has no test {name} that passes where there is no fault"));
+    }
+    Ok(run(mutant, "test result: FAILED. 0 passed; 1 failed")?.then(|| "the test fails".into()))
+}
+
+fn output(program: &mut Command) -> Result<Output, String> {
+    program.output().map_err(|error| format!("cannot run {program:?}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cargo_says_of_its_programs_is_understood() {
+        let said = "   Compiling longarm-engine v0.1.0 (/src/crates/engine)\n  \
+                    Executable unittests src/lib.rs (target/mutants/release/deps/longarm_engine-01ab)\n  \
+                    Executable unittests src/lib.rs (target/mutants/release/deps/longarm_group-23cd)\n";
+        let named = |package| executable(said, package);
+        assert_eq!(named("longarm-group"), Some("target/mutants/release/deps/longarm_group-23cd".into()));
+        assert_eq!(named("longarm-engine"), Some("target/mutants/release/deps/longarm_engine-01ab".into()));
+        assert_eq!(named("longarm-base"), None);
+    }
+
+    #[test]
+    fn every_mutant_has_a_scenario_that_finds_it() {
+        let source = include_str!("../../crates/base/src/mutant.rs");
+        let variant = |line: &str| line.trim().strip_suffix(',').map(str::to_string);
+        let mutants: Vec<_> = source
+            .lines()
+            .skip_while(|line| !line.starts_with("pub enum Mutant"))
+            .take_while(|line| *line != "}")
+            .filter_map(variant)
+            .collect();
+        let run: Vec<_> = MUTANTS.iter().map(|mutant| mutant.0.to_string()).collect();
+        assert_eq!(mutants, run, "of crates/base/src/mutant.rs, and of MUTANTS here");
+    }
+}
