@@ -138,17 +138,23 @@ const MUTANTS: &[(&str, Finder)] = &[
     ),
 ];
 
-/// The programs that find faults. Of their own, so that nothing that ships is ever linked with faults; built
-/// in a hurry, once for all faults.
+/// The programs that find these faults. Of their own, so that nothing that ships is ever linked with faults;
+/// built in a hurry, once for all faults.
 pub struct Finders {
+    wanted: Vec<&'static (&'static str, Finder)>,
     simulator: PathBuf,
     /// By package: its folder, and the program of its unit tests.
     tests: BTreeMap<&'static str, [PathBuf; 2]>,
 }
 
 impl Finders {
-    /// Builds them; none if they do not build.
-    pub fn build(root: &Path) -> Result<Option<Finders>, String> {
+    /// Builds what finds every fault, or each of those that are named; none if it does not build.
+    pub fn build(root: &Path, only: &[&str]) -> Result<Option<Finders>, String> {
+        if let Some(unknown) = only.iter().find(|only| MUTANTS.iter().all(|(mutant, _)| mutant != *only)) {
+            return Err(format!("no mutant is called {unknown}: see crates/base/src/mutant.rs"));
+        }
+        let is_wanted = |(mutant, _): &&(&str, Finder)| only.is_empty() || only.contains(mutant);
+        let wanted: Vec<_> = MUTANTS.iter().filter(is_wanted).collect();
         let target = root.join("target/mutants");
         let cargo = |args: &[&str]| {
             let mut command = cargo();
@@ -156,7 +162,7 @@ impl Finders {
             command.envs(QUICKLY_BUILT.iter().copied());
             command
         };
-        let packages: BTreeSet<&str> = MUTANTS
+        let packages: BTreeSet<&str> = wanted
             .iter()
             .filter_map(|(_, finder)| match finder {
                 Test(package, _) => Some(*package),
@@ -167,12 +173,15 @@ impl Finders {
         if !output(simulator.args(["--package", "longarm-sim"]).stderr(Stdio::inherit()))?.status.success() {
             return Ok(None);
         }
-        let mut tests = cargo(&["test", "--no-run", "--lib", "--features", "longarm-base/mutants"]);
-        let built = output(tests.args(packages.iter().flat_map(|package| ["--package", *package])))?;
-        let said = String::from_utf8_lossy(&built.stderr);
-        if !built.status.success() {
-            eprint!("{said}");
-            return Ok(None);
+        let mut said = String::new();
+        if !packages.is_empty() {
+            let mut tests = cargo(&["test", "--no-run", "--lib", "--features", "longarm-base/mutants"]);
+            let built = output(tests.args(packages.iter().flat_map(|package| ["--package", *package])))?;
+            said = String::from_utf8_lossy(&built.stderr).into_owned();
+            if !built.status.success() {
+                eprint!("{said}");
+                return Ok(None);
+            }
         }
         let tests = packages.into_iter().map(|package| {
             let folder = root.join("crates").join(package.trim_start_matches("longarm-"));
@@ -180,7 +189,7 @@ impl Finders {
             Ok((package, [folder, root.join(program)]))
         });
         let simulator = target.join("release/longarm-sim");
-        Ok(Some(Finders { simulator, tests: tests.collect::<Result<_, String>>()? }))
+        Ok(Some(Finders { wanted, simulator, tests: tests.collect::<Result<_, String>>()? }))
     }
 
     /// The simulator with this fault, or with `none`.
@@ -208,21 +217,17 @@ fn executable(said: &str, package: &str) -> Option<PathBuf> {
     paths.find(|path| path.contains(&start)).map(PathBuf::from)
 }
 
-/// Every mutant must be found, or each of those that are named.
-pub fn run(finders: &Finders, only: &[&str]) -> Result<bool, String> {
-    if let Some(unknown) = only.iter().find(|only| MUTANTS.iter().all(|(mutant, _)| mutant != *only)) {
-        return Err(format!("no mutant is called {unknown}: see crates/base/src/mutant.rs"));
-    }
-    let wanted = |(mutant, _): &&(&str, Finder)| only.is_empty() || only.contains(mutant);
+/// Every fault that is wanted must be found.
+pub fn run(finders: &Finders) -> Result<bool, String> {
     let (by_sim, by_test): (Vec<_>, Vec<_>) =
-        MUTANTS.iter().filter(wanted).partition(|(_, finder)| matches!(finder, Sim(..)));
+        finders.wanted.iter().partition(|(_, finder)| matches!(finder, Sim(..)));
     // The simulator takes all cores; a test has one, or waits.
-    let all = [one_by_one(finders, &by_sim, 1), one_by_one(finders, &by_test, 2)];
+    let all = [look_for(finders, &by_sim, 1), look_for(finders, &by_test, 2)];
     all.into_iter().try_fold(true, |all, found| Ok(all && found?))
 }
 
 /// Looks for these, so many at once.
-fn one_by_one(finders: &Finders, mutants: &[&(&str, Finder)], at_once: usize) -> Result<bool, String> {
+fn look_for(finders: &Finders, mutants: &[&(&str, Finder)], at_once: usize) -> Result<bool, String> {
     let next = AtomicUsize::new(0);
     let look = || {
         let mut all = true;
