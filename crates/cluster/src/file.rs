@@ -269,18 +269,16 @@ fn node(number: i64) -> Result<NodeId, String> {
 /// A replica's id from its number.
 fn id(number: i64) -> Result<ReplicaId, String> {
     let id = u8::try_from(number).ok().map(ReplicaId).filter(|id| *id <= ReplicaId::MAX);
-    id.ok_or_else(|| {
-        format!(
-            "{number} is no replica's id, which is 0 to {}: write \"R@{number}\" for replica R on that node",
-            ReplicaId::MAX
-        )
-    })
+    id.ok_or_else(|| format!("{number} is no replica's id, which is 0 to {}", ReplicaId::MAX))
 }
 
 /// A replica as it is written.
 fn replica(written: &Written) -> Result<ReplicaOn, String> {
     match written {
-        Written::Number(number) => Ok(ReplicaOn { node: node(*number)?, replica: id(*number)? }),
+        Written::Number(number) => {
+            let hint = |fault| format!("{fault}: write \"R@{number}\" for replica R on that node");
+            Ok(ReplicaOn { node: node(*number)?, replica: id(*number).map_err(hint)? })
+        }
         Written::Placed(text) => {
             let parts =
                 text.split_once('@').and_then(|(id, node)| Some((id.parse().ok()?, node.parse().ok()?)));

@@ -105,6 +105,10 @@ fn the_first_format_is_one_group_on_all_nodes() {
     let replicas = [1, 2].map(|id| on(id, id.into())).to_vec();
     assert_eq!(cluster.groups, [Group { id: 0xaa, sum_key: 0xbb, hash_key: 0xcc, replicas }]);
     assert_eq!(parse(&cluster.to_toml()).expect("format 2"), cluster);
+    let node = |number: u32| format!("\n[[node]]\nnumber = {number}\naddress = \"tcp://n{number}:1\"\n");
+    let many: String = (3..200).map(node).collect();
+    let fault = parse(&format!("{FIRST}{many}")).expect_err("more replicas than there are ids");
+    assert!(fault.contains("a group has 1 to 9 replicas, this one 199"), "{fault}");
     let mixed = format!("{FIRST}\n[[group]]\nid = \"00000000000000aa\"\n");
     assert!(parse(&mixed).expect_err("of both").contains("unknown field `group`"));
 }
