@@ -136,6 +136,13 @@ const MUTANTS: &[(&str, Finder)] = &[
         "TrustTable",
         Test("longarm-group", "catch_up::content::tests::what_a_follower_has_let_go_of_is_given_to_it_anew"),
     ),
+    (
+        "LineAsItIs",
+        Test(
+            "longarm-store",
+            "segment::tests::a_follower_gets_the_same_line_for_as_long_as_a_segment_has_one_use",
+        ),
+    ),
 ];
 
 /// The programs that find these faults. Of their own, so that nothing that ships is ever linked with faults;

@@ -132,6 +132,9 @@ pub enum Mutant {
     RecallAnyway,
     /// A follower that had let go of a segment which its leader still has is given its line alone (L16).
     TrustTable,
+    /// A follower is given the line of a segment as it is at the moment, open or sealed, over two connections
+    /// at once.
+    LineAsItIs,
 }
 
 impl Mutant {

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use longarm_base::{Mutant, Nanos, ReplicaId, Term};
 use longarm_fabric::{Broken, Channel, Completions, Login, QueuePair, Transport};
-use longarm_host::observe::{Observation as Seen, ReplicaStep as Now, observe, reach};
+use longarm_host::observe::{Observation as Seen, ReplicaStep as Now, WATCHED, observe, reach};
 use longarm_host::{Mutex, Pause, Thread, now};
 use longarm_memory::{Mapped, OwnedWords, Region, SumKey, Words};
 use longarm_replica::page::{self, Beat};
@@ -450,6 +450,9 @@ impl<T: Transport> Node<T> {
         match fenced {
             Ok(()) => {
                 observe(|| Seen::Fenced { term });
+                if WATCHED {
+                    self.arena.check_lines();
+                }
                 // The machine sees a heartbeat that landed before the fence before it reports (L8).
                 let beat = Beat(self.page.memory().load(page::BEAT));
                 self.machine.handle(Event::Looked(beat), now(), &mut Vec::new());

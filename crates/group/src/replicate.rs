@@ -21,7 +21,7 @@ use longarm_host::observe::{Observation, ReplicaStep, observe, reach};
 use longarm_memory::OwnedWords;
 use longarm_replica::{Gate, Group, Run, Send, Sender};
 use longarm_store::segment::layout::line_at;
-use longarm_store::segment::{claim_number, run_length, whole_line};
+use longarm_store::segment::{claim_number, replica_line, run_length};
 use longarm_wire::ARENA_REGION;
 
 use crate::checked_arena::CheckedArena;
@@ -248,7 +248,7 @@ impl<Q: QueuePair> Outgoing<Q> {
             Send::Claim { segment, .. } => {
                 ranges.scratch.clear();
                 for line in segment..segment + run_length(memory, segment) {
-                    let Some(line) = whole_line(memory, sums, line) else { return Ok(false) };
+                    let Some(line) = replica_line(memory, sums, line) else { return Ok(false) };
                     ranges.scratch.extend_from_slice(&line);
                 }
                 self.post(line_at(segment), &ranges.scratch, Ticket(CLAIM))?;

@@ -10,7 +10,7 @@ use longarm_host::observe::{ReplicaStep, reach};
 use longarm_host::{now, sleep};
 use longarm_memory::Words;
 use longarm_store::segment::layout::{line_at, segment_at, segment_of};
-use longarm_store::segment::{ArenaGeometry, Line, claim_number, line_bytes, run_length, whole_line};
+use longarm_store::segment::{ArenaGeometry, Line, claim_number, line_bytes, replica_line, run_length};
 use longarm_store::{ArenaView, segment_entries};
 use longarm_wire::ARENA_REGION;
 
@@ -82,7 +82,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
     /// The leader's line of a segment, between two changes: what a segment holds must not be passed over
     /// because a worker is in the middle of changing its line. A line that says nothing is free.
     fn line(&self, segment: u32) -> Result<Line, PeerError> {
-        let bytes = self.whole_line(segment)?;
+        let bytes = self.replica_line(segment)?;
         let sums = self.leader_term.core.engine.store.sums();
         Ok(Line::from_bytes(&bytes, sums, segment).unwrap_or(Line::FREE))
     }
@@ -97,7 +97,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
     fn lines(&mut self, first: u32, count: u32) -> Result<(), PeerError> {
         let mut bytes = Vec::new();
         for segment in first..first + count {
-            bytes.extend_from_slice(&self.whole_line(segment)?);
+            bytes.extend_from_slice(&self.replica_line(segment)?);
             if bytes.len() as u64 == PIECE || segment + 1 == first + count {
                 self.go_on()?;
                 let (until, at) = (self.until(), line_at(segment + 1) - bytes.len() as u64);
@@ -110,12 +110,13 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         Ok(())
     }
 
-    /// Waits for [`CHANGE`] at most until the line of a segment is whole, and returns its bytes.
-    fn whole_line(&self, segment: u32) -> Result<[u8; LINE as usize], PeerError> {
+    /// Waits for [`CHANGE`] at most until the line of a segment is whole, and returns its bytes as followers
+    /// get them.
+    fn replica_line(&self, segment: u32) -> Result<[u8; LINE as usize], PeerError> {
         let until = now() + CHANGE;
         loop {
             let sums = self.leader_term.core.engine.store.sums();
-            if let Some(line) = whole_line(self.memory(), sums, segment) {
+            if let Some(line) = replica_line(self.memory(), sums, segment) {
                 return Ok(line);
             }
             self.go_on()?;

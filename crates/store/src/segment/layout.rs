@@ -23,6 +23,8 @@
 //!     entry of it. After 2^24 claims in one term the generations start over; that many claims take days even
 //!     of a segment that is claimed again whenever its quarantine ends.
 //! (3) A segment belongs to one stream from its claim until it is free (LoLKV 3.1.1).
+//! (4) On a follower a line is the same from the claim until the segment is free: sealed, or head of a run
+//!     (`reader.rs`, `Line::of_replicas`).
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
 

@@ -15,7 +15,7 @@ mod tests;
 
 pub use layout::{Lane, SegmentState};
 pub use owner::{forget, freed_line};
-pub use reader::{ArenaGeometry, Line, LineError, claim_number, line_bytes, run_length, whole_line};
+pub use reader::{ArenaGeometry, Line, LineError, claim_number, line_bytes, replica_line, run_length};
 pub use verify::{ArenaReport, SegmentReport, verify, verify_with};
 
 pub(crate) use found::{extent, read_table};

@@ -16,7 +16,7 @@ use super::found::FoundSegments;
 use super::free::FreeMap;
 use super::known::{LedgerSegment, Phase};
 use super::layout::{self, Lane, SegmentState};
-use super::reader::{Line, line_sum};
+use super::reader::{Line, bytes_of, line_sum, line_words};
 use crate::object::layout::GENERATION_MAX;
 use crate::options::StoreFull;
 
@@ -277,34 +277,12 @@ pub fn forget<M: OwnedWords>(memory: &M, sums: &SumKey, segment: u32) {
 /// the stable point.
 pub fn freed_line<M: OwnedWords>(memory: &M, sums: &SumKey, segment: u32, stable: Csn) -> [u8; 64] {
     let line = Line::read(memory, sums, segment).unwrap_or(Line::FREE);
-    let mut bytes = [0; 64];
-    for (chunk, word) in bytes.chunks_exact_mut(8).zip(line_words(sums, segment, &line.freed(stable))) {
-        chunk.copy_from_slice(&word.to_le_bytes());
-    }
-    bytes
+    bytes_of(&line_words(sums, segment, &line.freed(stable)))
 }
 
 /// Writes the line of a segment, its tail included.
 pub(crate) fn write_line<M: OwnedWords>(memory: &M, sums: &SumKey, segment: u32, line: &Line) {
     store_words(memory, segment, &line_words(sums, segment, line));
-}
-
-fn line_words(sums: &SumKey, segment: u32, line: &Line) -> [u64; 8] {
-    let mut words = [
-        0,
-        (line.generation as u64) << 32
-            | (line.stream as u64) << 16
-            | (line.lane as u64) << 8
-            | line.state as u64,
-        (line.run as u64) << 32 | line.stride as u64,
-        line.claim_csn.0,
-        line.claim,
-        line.term.bits(),
-        line.tail as u64,
-        0,
-    ];
-    words[0] = line_sum(sums, segment, &words);
-    words
 }
 
 /// Stores the tail of a segment; only its writer does.

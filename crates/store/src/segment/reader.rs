@@ -1,7 +1,7 @@
 //! Reading the segment table from bytes that may be torn, stale, or never have been an arena.
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
-use longarm_base::{Csn, EntryRef, Term};
+use longarm_base::{Csn, EntryRef, Mutant, Term};
 use longarm_memory::{OwnedWords, SumKey, Words};
 
 use super::layout::{self, Lane, SegmentState};
@@ -161,6 +161,19 @@ impl Line {
             && (self.stride, head.stride) == (0, 0)
     }
 
+    /// The line as followers have it: sealed from the claim on. It is the same, to the byte, for as long as
+    /// the segment has this use. Several connections of a leader WRITE a follower's line, and their words
+    /// land in any order: a mixture of an open segment's line and of a sealed one's would never verify there,
+    /// and the entries in the segment would be lost with it.
+    pub(crate) fn of_replicas(&self) -> Line {
+        let (state, tail) = match self.state {
+            SegmentState::Free | SegmentState::RunBody => (self.state, self.tail),
+            _ if self.stride == 0 => (SegmentState::RunHead, self.tail),
+            _ => (SegmentState::Sealed, SEGMENT_BYTES as u32 / self.stride * self.stride),
+        };
+        Line { state, tail, ..*self }
+    }
+
     /// The line once this use is over, at this stable point. Its numbers stay, and the next claim continues
     /// from them. From the csn a later leader learns how far the versions had come, even if no entry is left
     /// that bears the last of them: each dropped entry was below the stable point, or the entry that
@@ -243,14 +256,22 @@ pub fn line_bytes(memory: &dyn Words, segment: u32) -> [u8; LINE as usize] {
     bytes
 }
 
-/// The bytes of a segment's line, or of the header, between two changes; `None` if a thread is in the middle
-/// of a change for long. A copy for other nodes must not be half of a change: it would stay so there.
-pub fn whole_line(memory: &dyn Words, sums: &SumKey, segment: u32) -> Option<[u8; LINE as usize]> {
-    // The header never changes.
-    let is_whole = |bytes: &[u8; LINE as usize]| {
-        segment == 0 || Line::parse(&words_of(bytes), sums, segment) != Err(LineError::Torn)
-    };
-    (0..LOOKS).map(|_| line_bytes(memory, segment)).find(is_whole)
+/// The line of a segment, or the header, as followers get it: the same bytes for as long as a segment has
+/// one use. `None` if a thread is in the middle of a change for long. A copy for other nodes must not be half
+/// of a change: it would stay so there.
+pub fn replica_line(memory: &dyn Words, sums: &SumKey, segment: u32) -> Option<[u8; LINE as usize]> {
+    for _ in 0..LOOKS {
+        let bytes = line_bytes(memory, segment);
+        // The header never changes.
+        match Line::parse(&words_of(&bytes), sums, segment) {
+            Err(LineError::Torn) if segment != 0 => {}
+            Ok(line) if line.state != SegmentState::Free && !Mutant::LineAsItIs.is_on() => {
+                return Some(bytes_of(&line_words(sums, segment, &line.of_replicas())));
+            }
+            Ok(_) | Err(_) => return Some(bytes),
+        }
+    }
+    None
 }
 
 /// The number of the claim that a segment's line names, as its owner wrote it: it identifies the use of the
@@ -272,6 +293,33 @@ pub(super) fn read_words(memory: &dyn Words, segment: u32) -> [u64; 8] {
 fn words_of(bytes: &[u8; LINE as usize]) -> [u64; 8] {
     let word = |i: usize| u64::from_le_bytes(bytes[i * 8..i * 8 + 8].try_into().expect("eight bytes"));
     std::array::from_fn(word)
+}
+
+/// The words of a line, its checksum included.
+pub(super) fn line_words(sums: &SumKey, segment: u32, line: &Line) -> [u64; 8] {
+    let mut words = [
+        0,
+        (line.generation as u64) << 32
+            | (line.stream as u64) << 16
+            | (line.lane as u64) << 8
+            | line.state as u64,
+        (line.run as u64) << 32 | line.stride as u64,
+        line.claim_csn.0,
+        line.claim,
+        line.term.bits(),
+        line.tail as u64,
+        0,
+    ];
+    words[0] = line_sum(sums, segment, &words);
+    words
+}
+
+pub(super) fn bytes_of(words: &[u64; 8]) -> [u8; LINE as usize] {
+    let mut bytes = [0; LINE as usize];
+    for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
+        chunk.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
 }
 
 /// Checksum of words 1 to 5 of a line.
