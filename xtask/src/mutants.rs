@@ -143,6 +143,8 @@ const MUTANTS: &[(&str, Finder)] = &[
             "segment::tests::a_follower_gets_the_same_line_for_as_long_as_a_segment_has_one_use",
         ),
     ),
+    ("LookMeanwhile", Sim("group-landing", 60)),
+    ("PushTwice", Test("longarm-replica", "followers_twin::all_that_a_follower_counts_for_is_there")),
 ];
 
 /// The programs that find these faults. Of their own, so that nothing that ships is ever linked with faults;

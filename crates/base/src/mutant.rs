@@ -135,6 +135,11 @@ pub enum Mutant {
     /// A follower is given the line of a segment as it is at the moment, open or sealed, over two connections
     /// at once.
     LineAsItIs,
+    /// A follower that comes back to its leader takes segments into its standby index while the leader pushes
+    /// them (decision 14).
+    LookMeanwhile,
+    /// A follower that is caught up is pushed what streams send to it, too (decision 14).
+    PushTwice,
 }
 
 impl Mutant {

@@ -37,7 +37,7 @@ pub(crate) fn keep_caught_up<T: Transport>(
     let held = sync(peer, leader_term, &worth)?;
     let streams = leader_term.streams.len();
     let left = leader_term.left.lock().get(&peer.replica).cloned();
-    let machine = CatchUp::new(held, left, streams).ok_or_else(|| {
+    let machine = CatchUp::new(held, left).ok_or_else(|| {
         PeerError::Broken(
             "it says that it holds the term's start set, which it was never asked to adopt".into(),
         )
@@ -137,7 +137,10 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
                 CatchUpStep::Land | CatchUpStep::LandPushed => self.flush()?,
                 CatchUpStep::Attach => self.attach(links.drain(..)),
                 CatchUpStep::AwaitStarts => self.await_starts()?,
-                CatchUpStep::Push => self.of_term(self.leader_term.term, &self.machine.from())?,
+                CatchUpStep::Push => {
+                    let pushed = self.machine.pushed(&self.follower.progress());
+                    self.of_term(self.leader_term.term, &pushed)?;
+                }
                 CatchUpStep::Release => self.serve_releases()?,
                 CatchUpStep::AwaitNeeded => floors = self.await_needed()?,
                 CatchUpStep::TellReclaimed => self.tell_reclaimed(self.reclaimed())?,

@@ -408,7 +408,6 @@ impl<T: Transport> Node<T> {
             Action::Answer(replica, answer) => self.answer(replica, &answer),
             Action::Prepare(prepare) => self.prepare(&prepare),
             Action::Adopt { term, reclaimed, floors } => {
-                self.standby.go_on(term);
                 self.set_floors(if Mutant::AdoptBare.is_on() { &[] } else { &floors });
                 self.page.memory().store(page::RECLAIMED, reclaimed);
                 observe(|| Seen::Adopted { term });
@@ -417,6 +416,7 @@ impl<T: Transport> Node<T> {
                     &format!("replica {} is in sync in term {term}", self.group().me()),
                 );
             }
+            Action::CaughtUp(term) => self.standby.go_on(term),
             Action::Install(start) => {
                 self.takeover.note(Step::Gathered, now());
                 return Some(self.install(&start));

@@ -9,8 +9,8 @@
 //!     holds another start set; and all of it has *landed* (not merely completed: streams write to the same
 //!     lines, over connections of their own) before
 //! (2) *Attach*: each stream sends to it from its present end on, claims first.
-//! (3) *Push*: what a stream wrote before goes segment by segment. Entries never change, so it does not
-//!     matter what else sends the same.
+//! (3) *Push*: what a stream wrote before goes segment by segment. Nothing else sends the same entries. Lines
+//!     go over both connections, and are the same to the byte for as long as a segment has one use.
 //! (4) *Adopt*: it holds the start set and all of this term that it may ever be counted for. What it let go
 //!     of meanwhile, or never had because it was reclaimed before, is missing. The question itself brings
 //!     floors that say so, and is asked when they cover all of that (L6): at no moment does it count with a
@@ -19,10 +19,12 @@
 //! (5) *Keep*: releases are asked of it, until it is let go.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use longarm_base::Mutant;
 use longarm_wire::SyncState;
 
+use crate::progress::{FollowerProgress, StreamProgress};
 use crate::releases::raise;
 
 /// What is to be done next for the follower.
@@ -47,7 +49,8 @@ pub enum CatchUpStep {
     Attach,
     /// Wait until each stream has said from where on it sends.
     AwaitStarts,
-    /// WRITE the entries of this term's streams from [`from`](CatchUp::from) on, as the arena has them.
+    /// WRITE the entries of this term's streams that are to be [pushed](CatchUp::pushed), as the arena has
+    /// them.
     Push,
     /// Wait until all of that has landed.
     LandPushed,
@@ -111,7 +114,6 @@ const STEPS: [(CatchUpStep, &[Has]); 18] = [
 pub struct CatchUp {
     held: SyncState,
     left: Vec<u64>,
-    streams: usize,
     at: usize,
     /// By stream, how much the follower must have of what is sent to it before it counts: it let go of
     /// segments that held this, or that this made needless.
@@ -122,12 +124,11 @@ pub struct CatchUp {
 
 impl CatchUp {
     /// A follower that holds this. `left` are the floors that it left with, or was last asked to adopt the
-    /// term with. The leader writes so many streams. `None` if that cannot be: only who was asked to adopt
-    /// the term holds its start set.
-    pub fn new(held: SyncState, left: Option<Vec<u64>>, streams: usize) -> Option<CatchUp> {
+    /// term with. `None` if that cannot be: only who was asked to adopt the term holds its start set.
+    pub fn new(held: SyncState, left: Option<Vec<u64>>) -> Option<CatchUp> {
         let left = if held == SyncState::Term { left? } else { Vec::new() };
         let (needed, over) = Default::default();
-        let mut it = CatchUp { held, left, streams, at: 0, needed, over };
+        let mut it = CatchUp { held, left, at: 0, needed, over };
         it.skip();
         Some(it)
     }
@@ -180,12 +181,16 @@ impl CatchUp {
         if let SyncState::Base(lengths) = &self.held { lengths } else { &[] }
     }
 
-    /// From where on it is to be given the entries of this term's streams: nothing below is given to it once
-    /// more. Its standby index may have the entries that it left with, and counts them by their superseded
-    /// bits, which are its own.
-    pub fn from(&self) -> Vec<u64> {
+    /// Which positions of this term's streams it is to be given: those from where it left on, and before each
+    /// stream's start. Nothing is given to it twice: from the start on the stream sends, and what it left
+    /// with it has. Its standby index may have looked at an entry, and counts by the superseded bit that it
+    /// then made of it. A WRITE of the same entry that lands after that look, as it may once it has
+    /// completed, brings another bit.
+    pub fn pushed(&self, progress: &FollowerProgress) -> Vec<Range<u64>> {
         let anew = self.held != SyncState::Term || Mutant::PushAnew.is_on();
-        if anew { vec![0; self.streams] } else { self.left.clone() }
+        let from = |stream: usize| if anew { 0 } else { self.left.get(stream).copied().unwrap_or(0) };
+        let until = |at: &StreamProgress| at.start.filter(|_| !Mutant::PushTwice.is_on()).unwrap_or(u64::MAX);
+        progress.streams.iter().enumerate().map(|(stream, at)| from(stream)..until(at)).collect()
     }
 
     /// By stream, what it must have before it counts.
@@ -234,7 +239,7 @@ mod tests {
             ("the start set that the leader began with", SyncState::Base(vec![3, 4])),
             ("the start set of this term", SyncState::Term),
         ]
-        .map(|(what, held)| (what, CatchUp::new(held, Some(vec![5, 6]), 2).expect("it left")));
+        .map(|(what, held)| (what, CatchUp::new(held, Some(vec![5, 6])).expect("it left")));
         let mut text = String::from(
             "# How a follower catches up\n\nWritten by a test from `crates/replica/src/catch_up.rs`, which \
              says what each step is and why they come in this order;\n`ACCEPT=1 cargo test -p \
@@ -271,7 +276,7 @@ mod tests {
     #[test]
     fn a_follower_counts_after_all_that_it_needs_has_landed_whatever_it_held() {
         for held in [SyncState::Nothing, SyncState::Base(vec![0]), SyncState::Term] {
-            let steps = steps(CatchUp::new(held.clone(), Some(vec![1]), 1).expect("it left"));
+            let steps = steps(CatchUp::new(held.clone(), Some(vec![1])).expect("it left"));
             assert!(steps.is_sorted(), "{steps:?}");
             let at = |step| steps.iter().position(|it| *it == step).expect("each takes this step");
             let order = [CatchUpStep::Table, CatchUpStep::Land, CatchUpStep::Attach, CatchUpStep::Push];
@@ -284,18 +289,22 @@ mod tests {
     /// What a follower had when it was let go says nothing of another start set.
     #[test]
     fn what_was_left_counts_in_the_same_term_only() {
-        let base = CatchUp::new(SyncState::Base(vec![7]), Some(vec![9]), 1).expect("it never adopted");
-        assert_eq!((base.left(), base.from(), base.lengths()), (&[][..], vec![0], &[7][..]));
-        let term = CatchUp::new(SyncState::Term, Some(vec![9]), 1).expect("it left");
-        assert_eq!((term.left(), term.from(), term.lengths()), (&[9][..], vec![9], &[][..]));
-        assert!(CatchUp::new(SyncState::Term, None, 1).is_none(), "nobody asked it to adopt the term");
-        assert!(CatchUp::new(SyncState::Nothing, None, 1).is_some());
+        let at = |start| StreamProgress { start: Some(start), ..StreamProgress::default() };
+        let progress = FollowerProgress { synced: false, streams: vec![at(12), at(4)] };
+        let base = CatchUp::new(SyncState::Base(vec![7]), Some(vec![9])).expect("it never adopted");
+        assert_eq!((base.left(), base.pushed(&progress)), (&[][..], vec![0..12, 0..4]));
+        assert_eq!(base.lengths(), [7]);
+        let term = CatchUp::new(SyncState::Term, Some(vec![9])).expect("it left");
+        assert_eq!((term.left(), term.pushed(&progress)), (&[9][..], vec![9..12, 0..4]));
+        assert!(term.lengths().is_empty());
+        assert!(CatchUp::new(SyncState::Term, None).is_none(), "nobody asked it to adopt the term");
+        assert!(CatchUp::new(SyncState::Nothing, None).is_some());
     }
 
     /// What is pushed into a use that is over there could land over the next one.
     #[test]
     fn nothing_is_pushed_into_a_use_that_a_follower_has_let_go_of() {
-        let mut follower = CatchUp::new(SyncState::Nothing, None, 2).expect("it never adopted");
+        let mut follower = CatchUp::new(SyncState::Nothing, None).expect("it never adopted");
         follower.let_go([(4, 9)], &[2, 5]);
         assert!(follower.is_over(4, 9));
         assert!(!follower.is_over(4, 10), "claimed anew since");

@@ -72,6 +72,8 @@ struct Attended {
     /// The floors of this step were written.
     told: bool,
     leaving: Option<Leaving>,
+    /// Stream and position of what was written to it since it came.
+    given: BTreeSet<(usize, u64)>,
     /// It was let go. Workers may be in the middle of their turns, and learn more of it.
     gone: bool,
 }
@@ -222,7 +224,7 @@ impl World {
             return;
         }
         let held = if self.holds[follower] { SyncState::Term } else { SyncState::Nothing };
-        let machine = CatchUp::new(held, self.left.get(&follower).cloned(), STREAMS);
+        let machine = CatchUp::new(held, self.left.get(&follower).cloned());
         self.releases.join(replica(follower));
         self.attended[follower] = Some(Attended {
             machine: machine.expect("it was asked to adopt the term"),
@@ -234,6 +236,7 @@ impl World {
             floors: Vec::new(),
             told: false,
             leaving: None,
+            given: BTreeSet::new(),
             gone: false,
         });
     }
@@ -262,16 +265,22 @@ impl World {
         }
     }
 
-    /// The WRITE that was posted first on one of a follower's connections lands.
-    fn deliver(&mut self, follower: usize, queue: usize) {
-        let Some(attended) = &mut self.attended[follower] else { return };
-        let Some((write, tells)) = attended.queues[queue].pop_front() else { return };
+    /// The WRITE that was posted first on one of a follower's connections lands. No entry is given to the
+    /// follower twice, nor is what it left with: it may have looked at that, and made a superseded bit of its
+    /// own of it.
+    fn deliver(&mut self, follower: usize, queue: usize) -> Result<(), TestCaseError> {
+        let Some(attended) = &mut self.attended[follower] else { return Ok(()) };
+        let Some((write, tells)) = attended.queues[queue].pop_front() else { return Ok(()) };
         let memory = &mut self.memory[follower];
         match write {
             Write::Line(segment, line) => memory.lines[segment] = line,
             Write::Cells(segment, first, cells) => {
                 for (cell, entry) in (first..).zip(cells) {
                     memory.cells[segment][cell] = entry;
+                    let Some((stream, position, _)) = entry else { continue };
+                    let left = attended.machine.left().get(stream).copied().unwrap_or(0);
+                    let is_new = attended.given.insert((stream, position)) && position >= left;
+                    prop_assert!(is_new, "follower {follower} is given {stream}:{position} once more");
                 }
             }
             Write::Floors(floors) => memory.floors = floors,
@@ -285,6 +294,7 @@ impl World {
             }
             Tells::Floors(floors) => attended.set_floors(&floors),
         }
+        Ok(())
     }
 
     fn heartbeat(&mut self, follower: usize) {
@@ -372,8 +382,9 @@ impl World {
         let segment = attended.cursor;
         attended.cursor += 1;
         let Line::Claimed(claim) = self.lines[segment] else { return };
-        let from = attended.machine.from();
-        let wanted = |entry: &Option<Entry>| entry.is_some_and(|(stream, at, _)| at >= from[stream]);
+        let pushed = attended.machine.pushed(&attended.progress);
+        let wanted =
+            |entry: &Option<Entry>| entry.is_some_and(|(stream, at, _)| pushed[stream].contains(&at));
         if attended.machine.is_over(segment as u32, claim) || !self.cells[segment].iter().any(wanted) {
             return;
         }
@@ -411,7 +422,7 @@ impl World {
         for _ in 0..30 {
             self.catch_up(follower);
             (0..STREAMS).for_each(|stream| self.pump(stream));
-            (0..2 + STREAMS).for_each(|queue| self.deliver(follower, queue));
+            (0..2 + STREAMS).try_for_each(|queue| self.deliver(follower, queue))?;
             self.heartbeat(follower);
             self.check(follower)?;
         }
@@ -531,7 +542,7 @@ proptest! {
                 Happens::Reclaim => (0..SEGMENTS).for_each(|segment| world.reclaim(segment)),
                 Happens::Attend(follower) => world.attend(follower),
                 Happens::CatchUp(follower) => world.catch_up(follower),
-                Happens::Deliver(follower, queue) => world.deliver(follower, queue),
+                Happens::Deliver(follower, queue) => world.deliver(follower, queue)?,
                 Happens::Heartbeat(follower) => world.heartbeat(follower),
                 Happens::LetGo(follower) if i % seldom == 0 => world.let_go(follower),
                 Happens::Lose(follower, memory) if i % seldom == 0 => world.lose(follower, memory),
@@ -561,16 +572,16 @@ fn what_is_counted_while_a_follower_is_let_go_is_among_what_it_left_with() {
     };
     // The claims land, and the first two entries. The last entry of either stream is on its way.
     world.pump(1);
-    world.deliver(0, 3);
+    world.deliver(0, 3).expect("it is new");
     while acked(&world, 0) < 2 {
         world.pump(0);
-        world.deliver(0, 2);
+        world.deliver(0, 2).expect("it is new");
     }
     (0..STREAMS).for_each(|stream| world.pump(stream));
     assert!(on_the_way(&world, 0) && on_the_way(&world, 1));
     world.let_go(0);
     for stream in 0..STREAMS {
-        world.deliver(0, 2 + stream);
+        world.deliver(0, 2 + stream).expect("it is new");
         world.pump(stream);
     }
     assert_eq!((acked(&world, 0), acked(&world, 1)), (3, 1));
@@ -581,7 +592,7 @@ fn what_is_counted_while_a_follower_is_let_go_is_among_what_it_left_with() {
     world.attend(0);
     for _ in 0..6 {
         world.catch_up(0);
-        (0..2 * SEGMENTS).for_each(|_| world.deliver(0, 0));
+        (0..2 * SEGMENTS).for_each(|_| world.deliver(0, 0).expect("it is new"));
     }
     world.check_report(0).expect("nothing is missing");
 }

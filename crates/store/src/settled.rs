@@ -265,6 +265,20 @@ impl Settled {
         }
     }
 
+    /// Shows every settled entry, with its segment.
+    pub fn visit(&self, ArenaView { memory, sums }: ArenaView<'_>, visit: &mut impl FnMut(u32, &Entry<'_>)) {
+        let mut bytes = Vec::new();
+        for (segment, known) in (0..).zip(&self.uses) {
+            let (room, _) = known.line.rooms();
+            for i in written(memory, segment, room, known.rooms.into(), 0) {
+                let offset = segment_at(segment) + i * room;
+                if let Some((_, entry)) = known.line.entry_in(memory, sums, offset, room, &mut bytes) {
+                    visit(segment, &entry);
+                }
+            }
+        }
+    }
+
     /// How many rooms of this use of a segment, from the first on, hold no entry from `floor` on.
     pub(crate) fn rooms_below(&self, segment: u32, line: &Line, floor: u64) -> u64 {
         let known = self.uses.get(segment as usize).filter(|known| known.is(line));

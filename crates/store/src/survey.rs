@@ -16,6 +16,8 @@
 //! (3) An entry that verifies behind a gap was never acknowledged by this follower and is not part of the
 //!     stream. It is named so that it can be voided, or it might come back in a later term (L16).
 
+use std::ops::Range;
+
 use longarm_base::{Csn, EntryRef, Term};
 use longarm_memory::{OwnedWords, SumKey, Words};
 
@@ -74,22 +76,22 @@ pub fn survey(
 }
 
 /// The places of the whole entries in a segment that has this line, or in the run that begins there, in
-/// order: entries at or beyond their stream's floor, and all entries of streams without a floor.
+/// order: entries at positions within their stream's range, and all entries of streams without a range.
 pub fn segment_entries(
     arena: ArenaView<'_>,
     geometry: ArenaGeometry,
     segment: u32,
     line: &Line,
-    floors: &[u64],
+    ranges: &[Range<u64>],
 ) -> Vec<EntryRef> {
     if extent(arena.memory, arena.sums, geometry, segment, line).is_none() {
         return Vec::new();
     }
     let mut scan = RoomScan { arena, geometry, bytes: Vec::new() };
-    let floor = floors.get(line.stream as usize).copied().unwrap_or(0);
+    let range = ranges.get(line.stream as usize).cloned().unwrap_or(0..u64::MAX);
     let mut found = Vec::new();
-    scan.rooms(segment, line, 0, floor, &mut found);
-    found.into_iter().map(|whole| whole.place).collect()
+    scan.rooms(segment, line, 0, range.start, &mut found);
+    found.into_iter().filter(|whole| range.contains(&whole.position)).map(|whole| whole.place).collect()
 }
 
 /// Position and place of the entry at this place, in a segment or in the run that begins with it, if it is

@@ -151,7 +151,26 @@ impl<M: OwnedWords + Clone> Standby<M> {
     /// superseded bits.
     pub fn settle(&mut self, sums: &SumKey) {
         let memory = self.built.arena.memory.clone();
-        self.settled.settle(ArenaView { memory: &memory, sums }, &mut self.built);
+        let arena = ArenaView { memory: &memory, sums };
+        self.settled.settle(arena, &mut self.built);
+        if WATCHED && !self.built.full {
+            self.check_live(arena);
+        }
+    }
+
+    /// Checks that the count of each segment is what the superseded bits of its settled entries say: nothing
+    /// else than this index has written them since it looked.
+    fn check_live(&self, arena: ArenaView<'_>) {
+        let mut found = vec![0; self.built.segments.len()];
+        self.settled
+            .visit(arena, &mut |segment, entry| found[segment as usize] += u64::from(!entry.superseded));
+        for (segment, (found, known)) in found.iter().zip(&self.built.segments).enumerate() {
+            let counted = known.live.0;
+            assert!(
+                *found == counted,
+                "segment {segment}: {found} settled entries count, {counted} by account"
+            );
+        }
     }
 }
 

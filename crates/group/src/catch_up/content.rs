@@ -1,6 +1,7 @@
 //! What the leader pushes to a follower that catches up: the lines and the content of the leader's arena,
 //! over a connection of its own.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use longarm_base::limits::{LINE, READ_MAX, SEGMENT_BYTES};
@@ -181,7 +182,8 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         let known =
             tail.from.len() >= from.len() && tail.from.iter().zip(from).all(|(known, from)| known <= from);
         if !known {
-            return self.of_term(self.leader_term.start.base, from);
+            let all: Vec<Range<u64>> = from.iter().map(|&from| from..u64::MAX).collect();
+            return self.of_term(self.leader_term.start.base, &all);
         }
         // Entries behind a gap, too: what is missing was reclaimed.
         let missing = |seen: &&ScannedEntry| from.get(seen.stream).is_some_and(|&from| seen.position >= from);
@@ -198,9 +200,9 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         places.chunk_by(together).try_for_each(|places| self.entries(places))
     }
 
-    /// Pushes all entries of a term's streams from these positions on, as they are found in the arena.
-    pub(super) fn of_term(&mut self, term: Term, from: &[u64]) -> Result<(), PeerError> {
-        if from.is_empty() {
+    /// Pushes the entries at these positions of a term's streams, as they are found in the arena.
+    pub(super) fn of_term(&mut self, term: Term, positions: &[Range<u64>]) -> Result<(), PeerError> {
+        if positions.is_empty() {
             return Ok(());
         }
         let geometry = self.geometry();
@@ -210,7 +212,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
                 continue;
             }
             let arena = ArenaView { memory: self.memory(), sums: self.leader_term.core.engine.store.sums() };
-            let places = segment_entries(arena, geometry, segment, &line, from);
+            let places = segment_entries(arena, geometry, segment, &line, positions);
             self.entries(&places)?;
             if !places.is_empty() {
                 reach(ReplicaStep::Content);

@@ -12,8 +12,8 @@ use super::pace::Pace;
 #[derive(Default)]
 pub(super) struct StandbyIndex {
     pub index: Option<Standby<Mapped>>,
-    /// Whether the content of the arena is about to be replaced, or cut: then the follower looks at nothing
-    /// more before the content counts again.
+    /// Whether a leader is bringing the follower into sync, or back: then the follower looks at nothing more
+    /// before all that the leader pushes has landed.
     pub barred: bool,
     pub pace: Pace,
     /// What is settled while there is no index: nothing.
@@ -45,11 +45,14 @@ impl StandbyIndex {
         }
         // Until the leader has written, what is here may never have been committed: streams are cut, and the
         // lines of segments are replaced. What is indexed meanwhile would go with its segment, and older
-        // copies with it.
-        self.barred = prepare.kept != KeptMemory::Term && !Mutant::PassUncut.is_on() || !stays;
+        // copies with it. A follower that holds the start set of this very term is given lines before
+        // entries, too, of segments that it had let go of: what it finds there meanwhile is overwritten, and
+        // by its superseded bits the index counts.
+        let cut = prepare.kept != KeptMemory::Term;
+        self.barred = !(cut && Mutant::PassUncut.is_on() || !cut && Mutant::LookMeanwhile.is_on()) || !stays;
     }
 
-    /// Goes on in the term of a leader that has written: what is here counts in that term.
+    /// Goes on in the term of a leader whose pushes have landed: what is here counts in that term.
     pub fn go_on(&mut self, term: Term) {
         self.barred = false;
         if let Some(standby) = &mut self.index {

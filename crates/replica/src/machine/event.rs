@@ -83,6 +83,9 @@ pub enum Action {
         /// The floors by stream; other streams have none.
         floors: Vec<u64>,
     },
+    /// All that the leader of the term pushed to bring this replica into sync, or back, has landed: what is
+    /// in the memory may be looked at again.
+    CaughtUp(Term),
     /// Fetch missing entries, cut, void what is behind a hole of a mixture, build the index; then
     /// [`Event::Installed`] or [`Event::NotInstalled`].
     Install(StartSet),

@@ -349,6 +349,7 @@ impl Machine {
                     (self.sync, self.mixed) = (Some(term), false);
                     todo.push(Action::Adopt { term, reclaimed, floors });
                 }
+                todo.push(Action::CaughtUp(term));
                 todo.push(Action::Answer(from, Answer::Synced { term }));
             }
             // Its leader asks it if it is in sync; a candidate asks it if it has more.

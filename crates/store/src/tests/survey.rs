@@ -1,6 +1,7 @@
 //! The survey of a follower's arena against a list of what landed there.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use longarm_base::{ReplicaId, Term};
@@ -135,9 +136,8 @@ proptest! {
         prop_assert_eq!(alone(&memory, &written), whole.iter().map(|entry| entry.place).collect());
         // A look segment by segment finds the same.
         let geometry = ArenaGeometry::read(&memory, &sums()).expect("a header");
-        let apart: Vec<_> = (geometry.table..geometry.segments)
-            .flat_map(|segment| entries_of(&memory, geometry, segment, TERM, &floors))
-            .collect();
+        let of = |segment| entries_of(&memory, geometry, segment, TERM, &floors.map(|floor| floor..u64::MAX));
+        let apart: Vec<_> = (geometry.table..geometry.segments).flat_map(of).collect();
         let all = wanted.iter().flat_map(|stream| stream.tail.iter().chain(&stream.beyond));
         let all: BTreeSet<_> = all.map(|(_, place)| *place).collect();
         prop_assert!(apart.is_sorted_by_key(|place| place.offset));
@@ -169,17 +169,17 @@ proptest! {
     }
 }
 
-/// The entries of `term` in a segment, at or beyond these floors.
+/// The entries of `term` in a segment, within these ranges of their streams.
 fn entries_of(
     memory: &dyn Words,
     geometry: ArenaGeometry,
     segment: u32,
     term: Term,
-    floors: &[u64],
+    ranges: &[Range<u64>],
 ) -> Vec<EntryRef> {
     let line = Line::read(memory, &sums(), segment).ok().filter(|line| line.term == term);
     let arena = ArenaView { memory, sums: &sums() };
-    line.map_or_else(Vec::new, |line| segment_entries(arena, geometry, segment, &line, floors))
+    line.map_or_else(Vec::new, |line| segment_entries(arena, geometry, segment, &line, ranges))
 }
 
 #[test]
@@ -196,13 +196,14 @@ fn a_survey_is_of_one_term_and_of_the_streams_it_is_asked_about() {
     assert_eq!(one.streams[0].tail[3], (3, written[6].place));
     let none = survey(&memory(SEGMENTS), &sums(), TERM, &[0], &Settled::default());
     assert!(matches!(none, Err(LineError::Arena(_))), "{none:?}");
-    // A look segment by segment shows all entries of streams without a floor.
+    // A look segment by segment shows all entries of streams without a range.
     let geometry = ArenaGeometry::read(&arena, &sums()).expect("a header");
-    let shown = |term, floors: &[u64]| -> usize {
+    let shown = |term, ranges: &[Range<u64>]| -> usize {
         let all = geometry.table..geometry.segments;
-        all.map(|segment| entries_of(&arena, geometry, segment, term, floors).len()).sum()
+        all.map(|segment| entries_of(&arena, geometry, segment, term, ranges).len()).sum()
     };
-    assert_eq!((shown(TERM, &[7]), shown(TERM, &[7, 4]), shown(OLD, &[])), (3 + 10, 3 + 6, 0));
+    assert_eq!((shown(TERM, &[7..9, 0..6]), shown(OLD, &[])), (2 + 6, 0));
+    assert_eq!(shown(TERM, &[7..u64::MAX, 4..10]), 3 + 6);
 }
 
 /// A store that takes over gives a run back unless all of its lines are there, so the run does not count

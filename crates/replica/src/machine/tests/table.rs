@@ -353,6 +353,7 @@ fn does(action: &Action) -> String {
         }
         .into(),
         Action::Adopt { term, .. } => format!("adopt {term}"),
+        Action::CaughtUp(term) => format!("caught up in {term}"),
         Action::Install(start) => format!("install {} from {}", start.term, start.base),
         Action::Form(term) => format!("form {term}"),
         Action::Serve(term) => format!("serve {term}"),

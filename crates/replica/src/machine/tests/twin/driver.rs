@@ -139,6 +139,8 @@ impl World {
             Action::Keep(members) => self.write_disk(replica, Saved::Members(members)),
             // A joining replica is attached as long as the machine says so (`reign`).
             Action::Enlist(_) | Action::Dismiss(_) | Action::Deny(_) => {}
+            // What a replica looks at ahead of time is the driver's affair.
+            Action::CaughtUp(_) => {}
             Action::Agreed(members) => self.judge.agrees(&members),
             Action::Survey => {
                 let report = self.survey(replica);
