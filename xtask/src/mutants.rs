@@ -136,15 +136,9 @@ const MUTANTS: &[(&str, Finder)] = &[
         "TrustTable",
         Test("longarm-group", "catch_up::content::tests::what_a_follower_has_let_go_of_is_given_to_it_anew"),
     ),
-    (
-        "LineAsItIs",
-        Test(
-            "longarm-store",
-            "segment::tests::a_follower_gets_the_same_line_for_as_long_as_a_segment_has_one_use",
-        ),
-    ),
+    ("LineAsItIs", Sim("group-steps", 0)),
     ("LookMeanwhile", Sim("group-landing", 60)),
-    ("PushTwice", Test("longarm-replica", "followers_twin::all_that_a_follower_counts_for_is_there")),
+    ("PushTwice", Sim("group-landing", 50)),
 ];
 
 /// The programs that find these faults. Of their own, so that nothing that ships is ever linked with faults;

@@ -226,6 +226,17 @@ pub enum Observation {
         /// The region of the receiver.
         region: RegionId,
     },
+    /// A machine posted a WRITE of other bytes than another queue pair is just writing to the same place.
+    Raced {
+        /// The machine that posted it.
+        from: u32,
+        /// The machine in whose memory both land.
+        into: u32,
+        /// The region of the receiver.
+        region: RegionId,
+        /// The first offset at which the bytes differ.
+        offset: u64,
+    },
 }
 
 /// A place of a replica between two things that others rely on in this order. Places that other events report

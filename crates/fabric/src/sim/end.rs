@@ -23,7 +23,7 @@ pub(super) enum Owned {
     Write {
         region: RegionId,
         offset: u64,
-        bytes: Vec<u8>,
+        bytes: Arc<[u8]>,
         imm: Option<u32>,
     },
     Send {
@@ -98,7 +98,7 @@ pub(super) struct Landed {
     pub region: RegionId,
     pub memory: Arc<Region>,
     pub offset: u64,
-    pub bytes: Vec<u8>,
+    pub bytes: Arc<[u8]>,
     /// Those of the bytes that have not landed yet, in the order in which they will.
     pub parts: VecDeque<Range<usize>>,
 }

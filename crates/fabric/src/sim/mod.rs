@@ -6,7 +6,7 @@
 //!
 //! `net` says how things are between machines, `registry` who listens where and which connections there are,
 //! `connect` and `listen` make a connection at a `door`, `pair` is one with its wire, `end` what each side of
-//! it knows, `land` how it meets memory, `qp` the queue pair.
+//! it knows, `land` how it meets memory, `races` which WRITEs may not, `qp` the queue pair.
 
 mod connect;
 mod door;
@@ -16,6 +16,7 @@ mod listen;
 mod net;
 mod pair;
 mod qp;
+mod races;
 mod registry;
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@ use longarm_base::Nanos;
 use longarm_host::Mutex;
 use longarm_host::world::entered;
 
+use super::races::Races;
 use super::ticker::Ticker;
 
 /// In which order the parts of one WRITE become visible (`land.rs`).
@@ -52,6 +53,8 @@ impl Weather {
 pub(super) struct Net {
     state: Mutex<NetState>,
     ticker: Ticker,
+    /// The WRITEs that are under way.
+    pub races: Races,
 }
 
 #[derive(Debug)]
@@ -75,7 +78,7 @@ impl Net {
             down: BTreeSet::new(),
             chance: 1,
         };
-        Net { state: Mutex::new(state), ticker: Ticker::default() }
+        Net { state: Mutex::new(state), ticker: Ticker::default(), races: Races::default() }
     }
 
     pub fn weather(&self) -> Weather {

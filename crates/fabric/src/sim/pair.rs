@@ -16,6 +16,7 @@ use longarm_host::Mutex;
 
 use super::end::{InFlightRequest, Landed, OpenRequest, Owned, SimEnd, SimEvent, SimSide};
 use super::net::Net;
+use super::races::{self, Posted, Poster};
 use crate::execute::{self, Denied};
 use crate::{Broken, PostError, RECEIVES, Ticket, WorkError};
 
@@ -53,13 +54,35 @@ impl SimConnection {
         end.messages += usize::from(matches!(op, Owned::Send { .. }));
         end.arrivals += usize::from(matches!(op, Owned::Write { imm: Some(_), .. }));
         end.posted += 1;
+        let number = end.posted;
+        self.look_for_races(&ends, side, number, &op);
+        let end = &mut ends[side];
         let landing = match &op {
             Owned::Read { from, into } => Some((*into, vec![0; from.len as usize])),
             _ => None,
         };
-        end.open.push_back(OpenRequest { number: end.posted, ticket, landing, result: None });
-        end.staged.push_back(InFlightRequest { number: end.posted, op, posted: time, ready: time });
+        end.open.push_back(OpenRequest { number, ticket, landing, result: None });
+        end.staged.push_back(InFlightRequest { number, op, posted: time, ready: time });
         Ok(())
+    }
+
+    /// Names an end of this connection, for as long as it lasts.
+    fn poster(&self, side: SimSide) -> Poster {
+        (std::ptr::from_ref(self).addr(), side)
+    }
+
+    /// Tells the world if a WRITE that is posted races with another. Nothing lands at an end that is broken.
+    fn look_for_races(&self, ends: &[SimEnd; 2], side: SimSide, number: u64, op: &Owned) {
+        let Owned::Write { region, offset, bytes, .. } = op else { return };
+        let (region, offset) = (*region, *offset);
+        let far = &ends[1 - side];
+        let grant = execute::may_write(&far.grants, region, offset, bytes.len());
+        let Some(grant) = grant.ok().filter(|_| far.broken.is_none()) else { return };
+        let memory = std::ptr::from_ref(&*grant.region).addr();
+        let write = Posted { poster: self.poster(side), number, memory, offset, bytes };
+        if let Some(offset) = self.net.races.posted(write) {
+            races::tell(ends[side].machine, ends[1 - side].machine, region, offset);
+        }
     }
 
     /// Sends what was posted, and a farewell if it is the last.
@@ -131,7 +154,10 @@ impl SimConnection {
         let InFlightRequest { number, op, .. } = flight;
         let grants = &ends[1 - side].grants;
         let outcome = match op {
-            Owned::Farewell => return ends[1 - side].break_off(Broken::Closed),
+            Owned::Farewell => {
+                self.net.races.over(self.poster(side));
+                return ends[1 - side].break_off(Broken::Closed);
+            }
             _ if ends[1 - side].broken.is_some() => return self.lose(ends, side),
             Owned::Read { from, .. } => {
                 match execute::may_read(grants, from.region, from.offset, from.len as usize) {
@@ -187,6 +213,7 @@ impl SimConnection {
             let end = &mut ends[side];
             let Some(open) = end.open.iter_mut().find(|open| open.number == number) else { return };
             open.result = Some(result);
+            pair.net.races.completed(pair.poster(side), number);
             if !end.report() {
                 end.break_off(Broken::Protocol("remote access error".into()));
             }
@@ -213,6 +240,7 @@ impl SimConnection {
         let mut ends = self.ends.lock();
         let end = &mut ends[side];
         end.deaf = true;
+        self.net.races.over(self.poster(1 - side));
         end.break_off(Broken::Revoked);
         end.news.retain(|news| matches!(news, SimEvent::Done { .. }));
         end.broken = Some(Broken::Revoked);
@@ -226,9 +254,16 @@ impl SimConnection {
                 continue;
             }
             self.with(side, |end| end.break_off(Broken::Closed));
+            self.net.races.over(self.poster(1 - side));
             let notice = Nanos(self.net.draw(self.net.weather().give_up.0));
             self.break_later(1 - side, notice, "its machine is down");
         }
+    }
+}
+
+impl Drop for SimConnection {
+    fn drop(&mut self) {
+        (0..2).for_each(|side| self.net.races.over(self.poster(side)));
     }
 }
 

@@ -6,6 +6,7 @@
 //!   which entries.
 //! - [`promises`]: one leader a term, by a majority's promises (I1); what is promised is kept (L2).
 //! - [`fences`]: a leader that is fenced off writes no more (I5).
+//! - [`races`]: no two WRITEs to one place race (I23).
 //! - [`leases`]: leases end before the promises they rest on, and no replica reports inside its promise (I9).
 //! - [`streams`]: only synced followers count, and what they acknowledged they have (I4).
 //! - [`start_sets`]: committed entries are in each later term that serves, and deleted items do not come back
@@ -23,6 +24,7 @@ mod leases;
 mod members;
 mod promises;
 mod prompt;
+mod races;
 mod rules;
 mod sessions;
 mod start_sets;
@@ -61,6 +63,7 @@ impl Judge {
         let rules: Vec<Box<dyn Rules>> = vec![
             Box::new(promises::Promises::default()),
             Box::new(fences::Fences::default()),
+            Box::new(races::Races),
             Box::new(leases::Leases::new(timing.promise, clocks)),
             Box::new(streams::Streams::default()),
             Box::new(start_sets::StartSets::default()),
