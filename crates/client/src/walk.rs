@@ -17,7 +17,7 @@ use longarm_fabric::{QueuePair, Transport};
 use longarm_host::now;
 use longarm_index::hash::layout::INDEX_REGION;
 use longarm_index::hash::{Record, Table, items};
-use longarm_memory::Words;
+use longarm_memory::{SumKey, Words};
 use longarm_store::object;
 use longarm_wire::{Request, RequestKind, SpilledKey};
 
@@ -41,9 +41,9 @@ pub struct Item {
 }
 
 /// A copied-out window of the index region.
-struct Window {
-    at: u64,
-    bytes: Vec<u8>,
+pub(crate) struct Window {
+    pub at: u64,
+    pub bytes: Vec<u8>,
 }
 
 impl Words for Window {
@@ -58,6 +58,21 @@ impl Words for Window {
     fn copy_out(&self, at: u64, into: &mut [u8]) {
         let from = (at - self.at) as usize;
         into.copy_from_slice(&self.bytes[from..from + into.len()]);
+    }
+}
+
+/// Calls `each` with the records of a pair. Or says why the pair must be looked at again: of an item of which
+/// half is new, or that moved within the pair between two READs, this copy has no more.
+pub(crate) fn records(
+    window: &Window,
+    table: &Table,
+    pair: u64,
+    sums: &SumKey,
+    each: impl FnMut(&Record<'_>),
+) -> Result<(), String> {
+    match items(window, table, pair, sums, each)?.torn {
+        0 => Ok(()),
+        torn => Err(format!("{torn} slots of pair {pair} of table {} do not verify", table.id)),
     }
 }
 
@@ -208,7 +223,7 @@ impl<T: Transport> Client<T> {
         // A slot's entry is right if its checksum and its version are: that needs no lease.
         let mut found = Vec::new();
         let mut entries = Vec::new();
-        let looked = items(&window, table, pair, &sums, |record| match *record {
+        let looked = records(&window, table, pair, &sums, |record| match *record {
             Record::Inline { csn, key, value, expiry, .. } => {
                 found.push(Item { key: key.to_vec(), value: value.to_vec(), csn, expiry })
             }
@@ -231,7 +246,7 @@ impl<T: Transport> Client<T> {
     }
 
     /// A window from the pair to the end of its last added group.
-    fn whole_table_window(
+    pub(crate) fn whole_table_window(
         &mut self,
         table: &Table,
         pair: u64,
