@@ -100,13 +100,20 @@ impl TlsSession {
             }
             let taken = self.connection.read_tls(&mut raw.content()).unwrap_or(0);
             raw.consume(taken);
-            if let Err(error) = self.connection.process_new_packets() {
-                session.foul(format!("bytes that are not TLS ({error})"), deliver);
-                raw.consume(raw.len());
-                return false;
-            }
-            if taken == 0 {
-                return false;
+            match self.connection.process_new_packets() {
+                Err(error) => {
+                    session.foul(format!("bytes that are not TLS ({error})"), deliver);
+                    raw.consume(raw.len());
+                    return false;
+                }
+                // Nothing that comes after that is ever taken.
+                Ok(state) if taken == 0 && state.peer_has_closed() => {
+                    session.lose("it closed its side of TLS", deliver);
+                    raw.consume(raw.len());
+                    return false;
+                }
+                Ok(_) if taken == 0 => return false,
+                Ok(_) => {}
             }
         }
     }

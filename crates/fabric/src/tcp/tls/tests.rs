@@ -5,13 +5,18 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use rustls::{ClientConnection, ServerConnection};
 
 use crate::conformance::Setup;
 use crate::{
-    Address, Channel, ConnectRequest, Incoming, ListenOptions, Listener, Login, SetupError, Transport,
-    conformance,
+    Address, Broken, Channel, ConnectRequest, Incoming, ListenOptions, Listener, Login, SetupError,
+    Transport, conformance,
 };
 
+use super::super::buffer::Buffer;
+use super::super::codec::{Codec, INPUT};
+use super::super::inbox::Relay;
+use super::super::session::TcpSession;
 use super::super::{Tcp, TcpQp};
 use super::*;
 
@@ -190,4 +195,39 @@ fn files_that_are_no_certificates_are_named() {
     let error =
         Tcp::new().with_tls(Tls::default()).listen(&address, ListenOptions::default()).expect_err("no key");
     assert!(error.to_string().contains("needs a certificate"), "{error}");
+}
+
+/// A peer says that it sends no more, and sends more. The NIC must neither wait for it nor look at what comes for
+/// ever: there is never room for it.
+#[test]
+fn a_peer_that_closes_tls_and_goes_on_sending_is_gone() {
+    let tls = Tls::default().with_server(&CERTIFICATES.identity("ca-server"), None).expect("server");
+    let tls = tls.with_client(&CERTIFICATES.path("ca.pem"), None, None).expect("client");
+    let name = parse_name("localhost").expect("a name");
+    let mut client = ClientConnection::new(tls.client_config().expect("set").clone(), name).expect("client");
+    let mut server = ServerConnection::new(tls.server_config().expect("set").clone()).expect("server");
+    while client.is_handshaking() || server.is_handshaking() {
+        let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
+        client.write_tls(&mut to_server).expect("a vector");
+        server.read_tls(&mut &to_server[..]).expect("a slice");
+        server.process_new_packets().expect("TLS");
+        server.write_tls(&mut to_client).expect("a vector");
+        client.read_tls(&mut &to_client[..]).expect("a slice");
+        client.process_new_packets().expect("TLS");
+    }
+    let mut wire = Vec::new();
+    client.send_close_notify();
+    client.write_tls(&mut wire).expect("a vector");
+    wire.resize(wire.len() + 2 * INPUT, 23);
+    let mut codec = Codec::tls(server.into());
+    let (mut raw, mut session, mut relay) =
+        (Buffer::new(INPUT), TcpSession::new(Vec::new()), Relay::default());
+    for bytes in wire.chunks(8 << 10) {
+        let free = raw.free(1, INPUT);
+        free[..bytes.len()].copy_from_slice(bytes);
+        raw.filled(bytes.len());
+        codec.intake(&mut raw, &mut session, &mut relay);
+        assert_eq!(raw.len(), 0, "what nobody will read is not kept");
+    }
+    assert!(matches!(session.broken(), Some(Broken::PeerLost(_))), "{:?}", session.broken());
 }
