@@ -217,7 +217,7 @@ impl<T: Transport> Client<T> {
         if let Some(link) = self.link.take() {
             self.counters = add(self.counters, link.counters);
             // The server is there, but says nothing or has no lease, so another address is tried.
-            if link.qp.state().is_ok() {
+            if link.state().is_ok() {
                 self.targets.leave();
             }
         }

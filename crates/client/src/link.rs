@@ -131,6 +131,8 @@ pub(crate) struct Link<Q> {
     heard: Nanos,
     reads_open: usize,
     failed: Option<WorkError>,
+    /// The server sent what cannot be read: nothing more of it is taken.
+    foul: Option<String>,
     pub(crate) answers: VecDeque<RingAnswer>,
     /// When each unanswered request was sent, the oldest first: the oldest is the anchor of the lease.
     /// Questions without a number have zero.
@@ -220,6 +222,7 @@ impl<Q: QueuePair> Link<Q> {
             heard: answered,
             reads_open: 0,
             failed: None,
+            foul: None,
             answers: VecDeque::new(),
             sent_at: VecDeque::new(),
             seen: Csn(welcome.csn),
@@ -323,18 +326,21 @@ impl<Q: QueuePair> Link<Q> {
         self.heard = now();
     }
 
-    pub(crate) fn broken(&self, what: &str) -> Trouble {
-        match self.qp.state() {
-            Err(reason) => Trouble::Broken(reason.to_string()),
-            Ok(()) => Trouble::Broken(what.to_string()),
+    /// Why the connection is of no use any more, if it is not.
+    pub(crate) fn state(&self) -> Result<(), String> {
+        match &self.foul {
+            Some(why) => Err(why.clone()),
+            None => self.qp.state().map_err(|reason| reason.to_string()),
         }
+    }
+
+    pub(crate) fn broken(&self, what: &str) -> Trouble {
+        Trouble::Broken(self.state().err().unwrap_or_else(|| what.to_string()))
     }
 
     /// Sleeps until something happens, for at most a millisecond, and checks the deadline.
     pub(crate) fn wait_a_little(&mut self, deadline: &Deadline) -> Result<(), Trouble> {
-        if let Err(reason) = self.qp.state() {
-            return Err(Trouble::Broken(reason.to_string()));
-        }
+        self.state().map_err(Trouble::Broken)?;
         let time = now();
         if deadline.is_over(time) {
             return Err(Trouble::Late);
@@ -384,19 +390,21 @@ impl<Q: QueuePair> Link<Q> {
     }
 
     fn take_answer(&mut self, imm: u32, len: u32) {
-        match self.mailbox.receive(imm, len) {
-            Ok(true) => {}
+        if self.foul.is_some() {
+            return;
+        }
+        let response = match self.mailbox.receive(imm, len) {
             Ok(false) => return,
-            Err(_) => {
+            Ok(true) => Response::decode(self.mailbox.message()).map_err(|bad| bad.to_string()),
+            Err(bad) => Err(bad.to_string()),
+        };
+        let response = match response {
+            Ok(response) => response,
+            Err(bad) => {
+                self.foul = Some(format!("the server sent an answer that cannot be read: {bad}"));
                 self.failed = Some(WorkError::Flushed);
-                let _ = self.qp.revoke();
                 return;
             }
-        }
-        let Ok(response) = Response::decode(self.mailbox.message()) else {
-            self.failed = Some(WorkError::Flushed);
-            let _ = self.qp.revoke();
-            return;
         };
         while let Some((operation, sent)) = self.sent_at.pop_front() {
             if operation == response.operation {

@@ -266,7 +266,7 @@ impl<T: Transport> Client<T> {
     /// Why no answer is to be expected over this connection, if it is broken, or its leader leads no more.
     fn lost_leader(&mut self, time: Nanos) -> Option<Trouble> {
         let broken = match &self.link {
-            Some(link) => link.qp.state().err().map(|reason| reason.to_string()),
+            Some(link) => link.state().err(),
             None => Some("not connected".into()),
         };
         broken.map(Trouble::Broken).or_else(|| self.doubts_leader(time))

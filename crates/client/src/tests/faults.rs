@@ -42,6 +42,31 @@ fn increments_are_executed_once_over_broken_connections() {
     stop(server);
 }
 
+/// An answer that cannot be read ends its connection and has no other effect. The client revoked the server,
+/// which over shared memory kills a server of another process.
+#[test]
+fn an_answer_that_cannot_be_read_ends_its_connection_and_nothing_else() {
+    let (server, shm, tcp) = serve(|_| {});
+    for address in [&shm, &tcp] {
+        let (next, counts) = (AtomicU64::new(0), Arc::new(QueuePairCounts::default()));
+        let shared = counts.clone();
+        let transport = Wrapping(move |qp| {
+            // Relaxed: a number that no other thread draws.
+            let garble_at = Some(5 * next.fetch_add(1, Ordering::Relaxed));
+            Counted::new(Faulty::new(qp, Faults { garble_at, ..Faults::default() }), shared.clone())
+        });
+        let options = Options { timeout: Duration::from_secs(20), hint_every: 0, ..Options::default() };
+        let mut client = Client::connect_over(transport, address, options).expect("connects");
+        let key = format!("counter over {}", address.transport()).into_bytes();
+        for i in 1..=100i64 {
+            assert_eq!(client.increment(&key, 1).expect("acknowledged"), i);
+        }
+        assert!(client.counters().reconnects > 3, "the fault fired: {:?}", client.counters());
+        assert_eq!(counts.see().revocations, 0, "over {}", address.transport());
+    }
+    stop(server);
+}
+
 #[test]
 fn a_server_that_went_is_an_error_in_time_and_its_return_is_noticed() {
     let (server, shm, _) = serve(|options| options.lease = Duration::from_millis(10));

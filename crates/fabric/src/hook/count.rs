@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::pass_through;
-use crate::{Completion, Completions, Op, PostError, QueuePair, Ticket};
+use crate::{Completion, Completions, Op, PostError, QueuePair, SetupError, Ticket};
 
 /// Counters of one or many queue pairs. Requests that were refused at the post are not counted.
 #[derive(Debug, Default)]
@@ -19,6 +19,7 @@ pub struct QueuePairCounts {
     rings: AtomicU64,
     arrivals: AtomicU64,
     failures: AtomicU64,
+    revocations: AtomicU64,
 }
 
 /// What the counters showed.
@@ -44,6 +45,8 @@ pub struct CountsSeen {
     pub arrivals: u64,
     /// Requests that completed with an error.
     pub failures: u64,
+    /// Peers that were revoked.
+    pub revocations: u64,
 }
 
 impl QueuePairCounts {
@@ -62,6 +65,7 @@ impl QueuePairCounts {
             rings: get(&self.rings),
             arrivals: get(&self.arrivals),
             failures: get(&self.failures),
+            revocations: get(&self.revocations),
         }
     }
 }
@@ -129,7 +133,12 @@ impl<Q: QueuePair> QueuePair for Counted<Q> {
         count
     }
 
-    pass_through!(landing message release arm wait state granted revoke);
+    fn revoke(&mut self) -> Result<(), SetupError> {
+        add(&self.counts.revocations, 1);
+        self.inner.revoke()
+    }
+
+    pass_through!(landing message release arm wait state granted fence);
 
     fn describe(&self) -> String {
         format!("counted {}", self.inner.describe())

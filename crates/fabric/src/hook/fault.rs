@@ -24,6 +24,8 @@ pub struct Faults {
     pub cut_reads: u16,
     /// The post (counted from 0) at which the connection is cut.
     pub cut_at: Option<u64>,
+    /// The arrival (counted from 0) that is told with another immediate.
+    pub garble_at: Option<u64>,
 }
 
 /// A queue pair that fails. After a cut it no longer touches the one inside, whose peer notices when this is
@@ -34,6 +36,7 @@ pub struct Faulty<Q> {
     faults: Faults,
     random: SplitMix64,
     posts: u64,
+    arrivals: u64,
     cut: bool,
     /// Polls until what is held may go on.
     pause: u32,
@@ -56,6 +59,7 @@ impl<Q: QueuePair> Faulty<Q> {
             faults,
             random: SplitMix64::new(faults.seed),
             posts: 0,
+            arrivals: 0,
             cut: false,
             pause: 0,
             held: VecDeque::with_capacity(2 * QUEUE_DEPTH),
@@ -93,9 +97,14 @@ impl<Q: QueuePair> Faulty<Q> {
         }
         let mut scratch = std::mem::replace(&mut self.scratch, Completions::new(0));
         self.inner.poll(&mut scratch);
-        for completion in scratch.drain() {
-            if let Completion::Done(ticket, _) = completion {
-                self.completed(ticket);
+        for mut completion in scratch.drain() {
+            match &mut completion {
+                Completion::Done(ticket, _) => self.completed(*ticket),
+                Completion::Arrived { imm, .. } => {
+                    *imm ^= u32::from(self.faults.garble_at == Some(self.arrivals));
+                    self.arrivals += 1;
+                }
+                Completion::Message { .. } => {}
             }
             self.held.push_back(completion);
         }

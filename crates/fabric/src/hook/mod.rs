@@ -58,6 +58,8 @@ macro_rules! pass_through {
         fn revoke(&mut self) -> Result<(), $crate::SetupError> {
             self.inner.revoke()
         }
+    };
+    (@ fence) => {
         fn heed_fence(&mut self) {
             self.inner.heed_fence();
         }

@@ -121,7 +121,7 @@ impl<Q: QueuePair> QueuePair for Traced<Q> {
         count
     }
 
-    pass_through!(landing message release arm wait state granted revoke);
+    pass_through!(landing message release arm wait state granted revoke fence);
 
     fn describe(&self) -> String {
         format!("traced {}", self.inner.describe())
