@@ -259,6 +259,8 @@ impl<T: Transport> Client<T> {
         let same = link.welcome.boot == self.boot || of_group;
         self.group = link.welcome.group;
         self.boot = link.welcome.boot;
+        // The versions of a new leader may begin below what the lost one told.
+        self.open.iter_mut().for_each(|request| request.since = request.since.min(link.seen));
         self.link = Some(link);
         if !same {
             for request in self.open.drain(..).filter(|request| !request.abandoned) {

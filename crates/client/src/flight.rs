@@ -31,8 +31,8 @@ pub(crate) struct InFlight {
     pub(crate) kind: RequestKind,
     pub(crate) message: Vec<u8>,
     pub(crate) deadline: Nanos,
-    /// The highest version that the server had told before the request was sent: a version of the request is
-    /// higher.
+    /// The lowest of the versions that servers told when the request was sent to them, first or again: a
+    /// version of the request is higher.
     pub(crate) since: Csn,
     pub(crate) abandoned: bool,
 }

@@ -11,6 +11,7 @@ use longarm_wire::{Request, RequestKind};
 use super::stalls::Stalls;
 use super::*;
 use crate::flight::InFlight;
+use crate::link::Trouble;
 use crate::{ClusterClient, Error, GroupAt, IN_FLIGHT_MAX, Reply, RequestId, Topology, Write};
 
 /// The bound on every wait.
@@ -97,6 +98,23 @@ fn each_request_names_the_oldest_one_that_may_be_sent_again() {
     client.link = None;
     let alone = client.submit(&Write::put(b"k", b"x")).expect("submit");
     assert_eq!(client.open.iter().map(oldest).collect::<Vec<_>>(), [alone.0]);
+    stop(server);
+}
+
+/// A leader that is lost may have drawn versions for writes that no majority has, and the next leader draws
+/// them again: what it executes may get a lower version than the lost leader told. The client named that one as
+/// lower than all of its unanswered writes, so that a server which had forgotten the client executed them again.
+#[test]
+fn what_is_sent_again_may_get_a_lower_version_than_an_earlier_leader_told() {
+    let (server, shm, _) = serve(|_| {});
+    let mut client = cut_off(&shm, &long_puts(100));
+    client.open.iter_mut().for_each(|open| open.since = Csn(1_000_000));
+    let deadline = client.deadline();
+    client.recover(Trouble::Broken("cut off".into()), &deadline).expect("connects");
+    let named: Vec<Csn> = client.open.iter().map(|open| open.since).collect();
+    assert_eq!(named.len(), 100, "nobody took an answer");
+    assert!(named.iter().all(|since| *since < Csn(1_000)), "{named:?}");
+    assert!(poll_all(&mut client).iter().all(|(_, outcome)| outcome.is_ok()));
     stop(server);
 }
 
