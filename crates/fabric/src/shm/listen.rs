@@ -331,10 +331,7 @@ impl Incoming for ShmIncoming {
         let files = fds::files(&grants)?;
         let offer = Offer::of(&grants, welcome);
         handshake::welcome(&mut stream, &self.name, &offer)?;
-        let mut passed = vec![page.file()];
-        passed.extend(files.iter().map(AsFd::as_fd));
-        fds::send(&stream, &passed)?;
-        ShmQp::new(ShmParts {
+        let qp = ShmQp::new(ShmParts {
             page: page.memory().clone(),
             side: 0,
             peer: self.peer,
@@ -343,7 +340,13 @@ impl Incoming for ShmIncoming {
             landing,
             channel: Some(channel.clone()),
             place: self.shared.place.clone(),
-        })
+        })?;
+        // Last: nothing may fail once the peer can map the memory. Nobody could fence a peer without a queue
+        // pair (L7).
+        let mut passed = vec![page.file()];
+        passed.extend(files.iter().map(AsFd::as_fd));
+        fds::send(&stream, &passed)?;
+        Ok(qp)
     }
 
     fn reject(self, reason: Reason) {
