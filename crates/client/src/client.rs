@@ -227,7 +227,8 @@ impl<T: Transport> Client<T> {
         let coming = SessionHello { session: self.session, fresh: self.next_operation, since };
         deadline.end(lost);
         loop {
-            let (limit, begun) = (self.targets.limit(), now());
+            let begun = now();
+            let limit = self.targets.limit_within(deadline.left(begun));
             match Link::connect(&self.transport, self.targets.current(), &self.options, limit, coming) {
                 Ok(link) => {
                     self.targets.reached(now().since(begun));

@@ -37,6 +37,11 @@ impl Deadline {
         end
     }
 
+    /// The time that is left.
+    pub fn left(&self, now: Nanos) -> Duration {
+        Duration::from_nanos(self.end(now).since(now).0)
+    }
+
     /// Whether the operation may try no more.
     pub fn is_over(&self, now: Nanos) -> bool {
         now >= self.end(now)

@@ -29,6 +29,8 @@ pub(crate) struct Targets {
     /// The bound on one try. It doubles with each try that it ended: a busy machine or a long way may need
     /// more, and clients that come again and again and never finish are no help.
     limit: Duration,
+    /// What the next try is left in any case: the last one that succeeded took a quarter of it.
+    least: Duration,
     most: Duration,
 }
 
@@ -38,12 +40,27 @@ impl Targets {
     pub(crate) fn new(all: &[Address], most: Duration) -> Targets {
         assert!(!all.is_empty(), "a client needs an address");
         let limit = if all.len() > 1 { TRY_MIN.min(most) } else { most };
-        Targets { all: all.to_vec(), given: all.len(), at: 0, hinted: None, hints: 0, limit, most }
+        Targets {
+            all: all.to_vec(),
+            given: all.len(),
+            at: 0,
+            hinted: None,
+            hints: 0,
+            limit,
+            least: TRY_MIN.min(most),
+            most,
+        }
     }
 
     /// The bound on the next try.
     pub(crate) fn limit(&self) -> Duration {
         self.limit
+    }
+
+    /// The bound on the next try for an operation that has so long left: no longer than that, but as long as
+    /// connecting takes, or an operation of a short time could never connect.
+    pub(crate) fn limit_within(&self, left: Duration) -> Duration {
+        self.limit.min(left.max(self.least))
     }
 
     /// The address to try now.
@@ -96,8 +113,9 @@ impl Targets {
             self.all.push(named);
         }
         self.hints = 0;
+        self.least = (Duration::from_nanos(took.0) * 4).max(TRY_MIN).min(self.most);
         if self.all.len() > 1 {
-            self.limit = (Duration::from_nanos(took.0) * 4).max(TRY_MIN).min(self.most);
+            self.limit = self.least;
         }
     }
 }
@@ -154,6 +172,10 @@ mod tests {
         assert_eq!(alone.limit(), second, "there is nobody else");
         alone.reached(Nanos(1));
         assert_eq!(alone.limit(), second);
+        assert_eq!(alone.limit_within(Duration::from_millis(600)), Duration::from_millis(600));
+        assert_eq!(alone.limit_within(Duration::from_millis(1)), TRY_MIN, "it must be able to connect");
+        alone.reached(Nanos::from_millis(100));
+        assert_eq!(alone.limit_within(Duration::from_millis(1)), Duration::from_millis(400));
         let mut many = Targets::new(&[address(1), address(2)], second);
         assert_eq!(many.limit(), TRY_MIN);
         many.failed(&SetupError::Refused("no".into()));

@@ -67,6 +67,23 @@ fn an_answer_that_cannot_be_read_ends_its_connection_and_nothing_else() {
     stop(server);
 }
 
+/// The server is stopped: the kernel takes connections for it, and nobody answers. The client waited for as long
+/// as it may take to connect, whatever the bound on the operation was.
+#[test]
+fn a_server_that_says_nothing_is_an_error_in_time() {
+    let (server, _, tcp) = serve(|_| {});
+    let options = Options { timeout: Duration::from_millis(300), ..Options::default() };
+    let mut client = Client::connect(&tcp, options).expect("connects");
+    client.put(b"k", b"v").expect("put");
+    stop(server);
+    let Address::Tcp(at) = &tcp else { unreachable!("the second address is tcp") };
+    let _mute = std::net::TcpListener::bind(at).expect("the port is free again");
+    let start = Instant::now();
+    let lost = client.put(b"k", b"w").expect_err("nobody answers");
+    assert!(matches!(lost, Error::Lost { .. } | Error::InDoubt(_)), "{lost:?}");
+    assert!(start.elapsed() < Duration::from_secs(3), "after {:?}", start.elapsed());
+}
+
 #[test]
 fn a_server_that_went_is_an_error_in_time_and_its_return_is_noticed() {
     let (server, shm, _) = serve(|options| options.lease = Duration::from_millis(10));

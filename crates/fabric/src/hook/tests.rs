@@ -140,6 +140,7 @@ fn counts_are_exact() {
         rings: 1,
         arrivals: 1,
         failures: 1,
+        revocations: 0,
     };
     assert_eq!(counts.see(), expected);
 }
