@@ -41,6 +41,8 @@ pub struct Client<T: Transport = Any> {
     pub(crate) open: VecDeque<InFlight>,
     /// The number of the first open request that this connection has yet to carry; `None` if it carried all.
     pub(crate) unsent: Option<u64>,
+    /// Polls that found nothing, while a request was under way.
+    pub(crate) idle_polls: u32,
     pub(crate) spare: Vec<Vec<u8>>,
     /// Outcomes that were not fetched; submit adds no request to so many as may be open.
     pub(crate) finished: VecDeque<(RequestId, Result<Reply, Error>)>,
@@ -116,6 +118,7 @@ impl<T: Transport> Client<T> {
             next_operation: 1,
             open: VecDeque::new(),
             unsent: None,
+            idle_polls: 0,
             spare: Vec::new(),
             finished: VecDeque::new(),
             counters: ClientCounters::default(),
@@ -159,9 +162,9 @@ impl<T: Transport> Client<T> {
         add(self.counters, now)
     }
 
-    /// Requests without an answer yet.
+    /// Requests whose outcome is still to come.
     pub fn in_flight(&self) -> usize {
-        self.open.len()
+        self.open.iter().filter(|open| !open.abandoned).count()
     }
 
     /// The deadline of an operation that begins.

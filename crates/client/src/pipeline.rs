@@ -135,10 +135,28 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// The outcome of some request, if one is there. Never blocks.
+    /// The outcome of some request, if one is there. Never blocks, so it does not connect anew either: the
+    /// outcome of a request that has no answer within its timeout is in doubt.
     pub fn poll(&mut self) -> Option<(RequestId, Result<Reply, Error>)> {
         self.go_on();
+        if self.finished.is_empty() && !self.open.is_empty() {
+            self.idle_polls = self.idle_polls.wrapping_add(1);
+            // The clock is read now and then.
+            if self.idle_polls.is_multiple_of(64) {
+                self.give_up_late();
+            }
+        }
         self.finished.pop_front()
+    }
+
+    /// Gives up the requests that have no answer within their timeouts.
+    fn give_up_late(&mut self) {
+        let time = now();
+        for open in self.open.iter_mut().filter(|open| !open.abandoned && time >= open.deadline) {
+            open.abandoned = true;
+            let why = format!("no answer within {:?}", self.options.timeout);
+            self.finished.push_back((RequestId(open.operation), Err(Error::InDoubt(why))));
+        }
     }
 
     /// Sends submitted requests and takes answers.

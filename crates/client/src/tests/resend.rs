@@ -101,6 +101,20 @@ fn each_request_names_the_oldest_one_that_may_be_sent_again() {
     stop(server);
 }
 
+/// A caller that only polls had its requests under way for ever, once their connection was lost.
+#[test]
+fn what_is_polled_for_has_an_outcome_in_time_though_the_connection_is_lost() {
+    let (server, shm, _) = serve(|_| {});
+    let mut client = cut_off(&shm, &long_puts(100));
+    let soon = now() + Nanos::from_millis(20);
+    client.open.iter_mut().for_each(|open| open.deadline = soon);
+    let all = poll_all(&mut client);
+    assert!(all.iter().map(|(ticket, _)| ticket.0).eq(1..=100), "each once: {all:?}");
+    assert!(all.iter().all(|(_, outcome)| matches!(outcome, Err(Error::InDoubt(_)))), "{all:?}");
+    client.put(b"k", b"v").expect("a blocking call connects");
+    stop(server);
+}
+
 /// A leader that is lost may have drawn versions for writes that no majority has, and the next leader draws
 /// them again: what it executes may get a lower version than the lost leader told. The client named that one as
 /// lower than all of its unanswered writes, so that a server which had forgotten the client executed them again.
