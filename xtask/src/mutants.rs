@@ -139,6 +139,13 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("LineAsItIs", Sim("group-steps", 0)),
     ("LookMeanwhile", Sim("group-landing", 60)),
     ("PushTwice", Sim("group-landing", 50)),
+    (
+        "LinesFirst",
+        Test(
+            "longarm-replica",
+            "catch_up::tests::a_follower_counts_after_all_that_it_needs_has_landed_whatever_it_held",
+        ),
+    ),
 ];
 
 /// The programs that find these faults. Of their own, so that nothing that ships is ever linked with faults;

@@ -136,10 +136,12 @@ pub enum Mutant {
     /// at once.
     LineAsItIs,
     /// A follower that comes back to its leader takes segments into its standby index while the leader pushes
-    /// them (decision 14).
+    /// them, lines before content (decision 14).
     LookMeanwhile,
     /// A follower that is caught up is pushed what streams send to it, too (decision 14).
     PushTwice,
+    /// A follower is given the lines of segments that it had let go of before their content (L16).
+    LinesFirst,
 }
 
 impl Mutant {

@@ -127,9 +127,9 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
             match self.machine.step() {
                 CatchUpStep::KeepFloors => self.keep_floors()?,
                 CatchUpStep::Compare => unknown = self.unknown()?,
+                CatchUpStep::Unknown => unknown.drain(..).try_for_each(|segment| self.whole(segment))?,
                 CatchUpStep::Table => self.table()?,
                 CatchUpStep::Older => self.older()?,
-                CatchUpStep::Unknown => unknown.drain(..).try_for_each(|segment| self.whole(segment))?,
                 CatchUpStep::Base => {
                     let lengths = self.machine.lengths().to_vec();
                     self.of_base(&lengths)?;

@@ -5,9 +5,11 @@
 //! The follower has promised the term, fenced, and said what it holds: its memory is lent to this leader
 //! alone. It was joined to those that are asked before a segment is released, so that nothing that is pushed
 //! to it can be of a use that is over there. Then, and why in this order:
-//! (1) *Table*, then *content* of older terms: what its own table says that it does not have, or all if it
-//!     holds another start set; and all of it has *landed* (not merely completed: streams write to the same
-//!     lines, over connections of their own) before
+//! (1) *Table* and *content* of older terms, and all of it has *landed* (not merely completed: streams write
+//!     to the same lines, over connections of their own) before (2). A follower that counts is given what
+//!     its own table says that it does not have, and only then the lines: were the connection to break in
+//!     between, the next comparison would take the lines for the content. One that holds another start set
+//!     is given all.
 //! (2) *Attach*: each stream sends to it from its present end on, claims first.
 //! (3) *Push*: what a stream wrote before goes segment by segment. Nothing else sends the same entries. Lines
 //!     go over both connections, and are the same to the byte for as long as a segment has one use.
@@ -35,12 +37,12 @@ pub enum CatchUpStep {
     KeepFloors,
     /// READ its table: which segments of older terms does it not have in the use that they are in here?
     Compare,
+    /// WRITE the segments of older terms that it does not have, whole, and not their lines.
+    Unknown,
     /// WRITE the header and all lines.
     Table,
     /// WRITE all segments of older terms.
     Older,
-    /// WRITE the segments of older terms that it does not have, whole.
-    Unknown,
     /// WRITE the entries of the base's streams from [`lengths`](CatchUp::lengths) on.
     Base,
     /// Wait until all of that has landed.
@@ -91,9 +93,9 @@ const IN_TERM: &[Has] = &[Has::Term];
 const STEPS: [(CatchUpStep, &[Has]); 18] = [
     (CatchUpStep::KeepFloors, IN_TERM),
     (CatchUpStep::Compare, COUNTS),
+    (CatchUpStep::Unknown, COUNTS),
     (CatchUpStep::Table, ALL),
     (CatchUpStep::Older, &[Has::Nothing]),
-    (CatchUpStep::Unknown, COUNTS),
     (CatchUpStep::Base, &[Has::Base]),
     (CatchUpStep::Land, ALL),
     (CatchUpStep::Attach, ALL),
@@ -135,7 +137,12 @@ impl CatchUp {
 
     /// What is to be done now.
     pub fn step(&self) -> CatchUpStep {
-        STEPS[self.at].0
+        let lines_first = self.counts() && (Mutant::LinesFirst.is_on() || Mutant::LookMeanwhile.is_on());
+        match STEPS[self.at].0 {
+            CatchUpStep::Unknown if lines_first => CatchUpStep::Table,
+            CatchUpStep::Table if lines_first => CatchUpStep::Unknown,
+            step => step,
+        }
     }
 
     /// The step is done: the next one follows.
@@ -279,6 +286,8 @@ mod tests {
             let steps = steps(CatchUp::new(held.clone(), Some(vec![1])).expect("it left"));
             assert!(steps.is_sorted(), "{steps:?}");
             let at = |step| steps.iter().position(|it| *it == step).expect("each takes this step");
+            // A comparison after a sync that was broken off must not find lines without content.
+            assert!(held == SyncState::Nothing || at(CatchUpStep::Unknown) < at(CatchUpStep::Table));
             let order = [CatchUpStep::Table, CatchUpStep::Land, CatchUpStep::Attach, CatchUpStep::Push];
             let then = [CatchUpStep::LandPushed, CatchUpStep::AwaitNeeded, CatchUpStep::Adopt];
             assert!(order.iter().chain(&then).map(|step| at(*step)).is_sorted());

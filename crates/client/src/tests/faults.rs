@@ -67,8 +67,8 @@ fn an_answer_that_cannot_be_read_ends_its_connection_and_nothing_else() {
     stop(server);
 }
 
-/// The server is stopped: the kernel takes connections for it, and nobody answers. The client waited for as long
-/// as it may take to connect, whatever the bound on the operation was.
+/// The server is stopped: the kernel takes connections for it, and nobody answers. The client waited for as
+/// long as it may take to connect, whatever the bound on the operation was.
 #[test]
 fn a_server_that_says_nothing_is_an_error_in_time() {
     let (server, _, tcp) = serve(|_| {});

@@ -116,8 +116,9 @@ fn what_is_polled_for_has_an_outcome_in_time_though_the_connection_is_lost() {
 }
 
 /// A leader that is lost may have drawn versions for writes that no majority has, and the next leader draws
-/// them again: what it executes may get a lower version than the lost leader told. The client named that one as
-/// lower than all of its unanswered writes, so that a server which had forgotten the client executed them again.
+/// them again: what it executes may get a lower version than the lost leader told. The client named that one
+/// as lower than all of its unanswered writes, so that a server which had forgotten the client executed them
+/// again.
 #[test]
 fn what_is_sent_again_may_get_a_lower_version_than_an_earlier_leader_told() {
     let (server, shm, _) = serve(|_| {});

@@ -185,7 +185,8 @@ fn run(faults: Faults, posts: u64) -> (Vec<Result<(), PostError>>, Vec<Vec<Compl
 
 #[test]
 fn faults_are_the_same_for_the_same_seed() {
-    let faults = |seed| Faults { seed, full: 9000, delay: 9000, delay_polls: 9, cut_reads: 90, cut_at: None };
+    let faults =
+        |seed| Faults { seed, full: 9000, delay: 9000, delay_polls: 9, cut_reads: 90, ..Faults::default() };
     assert_eq!(run(faults(1), 300), run(faults(1), 300));
     assert_ne!(run(faults(1), 300), run(faults(2), 300));
 }

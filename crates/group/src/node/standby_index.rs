@@ -45,9 +45,9 @@ impl StandbyIndex {
         }
         // Until the leader has written, what is here may never have been committed: streams are cut, and the
         // lines of segments are replaced. What is indexed meanwhile would go with its segment, and older
-        // copies with it. A follower that holds the start set of this very term is given lines before
-        // entries, too, of segments that it had let go of: what it finds there meanwhile is overwritten, and
-        // by its superseded bits the index counts.
+        // copies with it. A follower that holds the start set of this very term is given segments, too, that
+        // it had let go of: what it finds there meanwhile is overwritten, and by its superseded bits the
+        // index counts.
         let cut = prepare.kept != KeptMemory::Term;
         self.barred = !(cut && Mutant::PassUncut.is_on() || !cut && Mutant::LookMeanwhile.is_on()) || !stays;
     }

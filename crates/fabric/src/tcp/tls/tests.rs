@@ -197,8 +197,8 @@ fn files_that_are_no_certificates_are_named() {
     assert!(error.to_string().contains("needs a certificate"), "{error}");
 }
 
-/// A peer says that it sends no more, and sends more. The NIC must neither wait for it nor look at what comes for
-/// ever: there is never room for it.
+/// A peer says that it sends no more, and sends more. The NIC must neither wait for it nor look at what comes
+/// for ever: there is never room for it.
 #[test]
 fn a_peer_that_closes_tls_and_goes_on_sending_is_gone() {
     let tls = Tls::default().with_server(&CERTIFICATES.identity("ca-server"), None).expect("server");
