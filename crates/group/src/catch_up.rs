@@ -307,6 +307,8 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         if Mutant::UntoldCount.is_on() {
             return Ok(());
         }
+        // Of what is told the world hears, and it hears nothing more of a term that is over.
+        self.go_on()?;
         let (replica, until) = (self.follower.replica, self.until());
         tell(self.leader_term, || Told::Tells { replica, reclaimed: count });
         self.bulk.write(PAGE_REGION, page::RECLAIMED, &count.to_le_bytes(), until)?;
