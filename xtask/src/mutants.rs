@@ -140,6 +140,13 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("LookMeanwhile", Sim("group-landing", 60)),
     ("PushTwice", Sim("group-landing", 50)),
     (
+        "TrustCompletion",
+        Test(
+            "longarm-replica",
+            "progress::tests::a_follower_that_is_being_synced_lets_go_of_nothing_that_is_on_its_way",
+        ),
+    ),
+    (
         "LinesFirst",
         Test(
             "longarm-replica",

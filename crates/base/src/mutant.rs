@@ -140,6 +140,9 @@ pub enum Mutant {
     LookMeanwhile,
     /// A follower that is caught up is pushed what streams send to it, too (decision 14).
     PushTwice,
+    /// What a stream sent counts as landed once it has completed, when its segment is released (the
+    /// acknowledgement window: L6).
+    TrustCompletion,
     /// A follower is given the lines of segments that it had let go of before their content (L16).
     LinesFirst,
 }

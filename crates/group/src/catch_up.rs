@@ -330,6 +330,10 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         let LetGo { segments: asked, written, told } =
             self.leader_term.releases.lock().asked(self.follower.replica, has);
         if asked.is_empty() {
+            let waits = !self.leader_term.releases.lock().is_done(self.follower.replica);
+            if waits && self.follower.want_landed() {
+                self.leader_term.wake();
+            }
             return if self.bulk.is_sound() { Ok(()) } else { self.flush() };
         }
         let store = &self.leader_term.core.engine.store;

@@ -1,7 +1,8 @@
 //! A follower that is attached to a leader's term, as the threads of that term share it.
 //!
-//! Each number has one writer at a time. The worker of a stream writes the stream's `start` and `acked`; the
-//! thread that catches the follower up adds to `acked` what it pushed. That thread also writes `floor`, until
+//! Each number has one writer at a time. The worker of a stream writes the stream's `start`, `acked` and
+//! `landed`; the thread that catches the follower up adds what it pushed to the latter two. That thread also
+//! writes `wanted`, and `floor`, until
 //! the follower is synced; then the heart does. Two writers of a floor would overtake each other, and a floor
 //! that goes back shows a gap where something was freed.
 //!
@@ -42,6 +43,9 @@ pub(crate) struct Follower {
 struct StreamCells {
     start: AtomicU64,
     acked: AtomicU64,
+    landed: AtomicU64,
+    /// What the leader wants to know to have landed.
+    wanted: AtomicU64,
     floor: AtomicU64,
 }
 
@@ -50,6 +54,8 @@ impl Follower {
         let cells = || StreamCells {
             start: AtomicU64::new(UNKNOWN),
             acked: AtomicU64::new(0),
+            landed: AtomicU64::new(0),
+            wanted: AtomicU64::new(0),
             floor: AtomicU64::new(0),
         };
         let streams = (0..streams).map(|_| cells()).collect();
@@ -63,6 +69,8 @@ impl Follower {
         let at = |stream| StreamProgress {
             start: self.start(stream),
             acked: self.acked(stream),
+            // Acquire: pairs with the Release of `land`.
+            landed: self.streams[stream].landed.load(Ordering::Acquire),
             // Acquire: pairs with `set_floors`.
             floor: self.streams[stream].floor.load(Ordering::Acquire),
         };
@@ -79,8 +87,28 @@ impl Follower {
     /// Notes that everything before the start of each stream was pushed, and has landed.
     pub fn count_starts(&self) {
         for stream in 0..self.streams.len() {
-            self.ack(stream, self.start(stream).unwrap_or(0));
+            let start = self.start(stream).unwrap_or(0);
+            self.ack(stream, start);
+            self.land(stream, start);
         }
+    }
+
+    /// Has the streams find out whether what the follower has acknowledged has landed. Whether any of them
+    /// must: it has sent nothing since.
+    pub fn want_landed(&self) -> bool {
+        let mut any = false;
+        for (stream, cells) in self.streams.iter().enumerate() {
+            let acked = self.acked(stream);
+            // Relaxed: the worker that finds it older looks again.
+            any |= cells.landed.load(Ordering::Relaxed) < acked;
+            cells.wanted.store(acked, Ordering::Relaxed);
+        }
+        any
+    }
+
+    fn land(&self, stream: usize, below: u64) {
+        // Release: pairs with `progress`.
+        self.streams[stream].landed.fetch_max(below, Ordering::Release);
     }
 
     fn start(&self, stream: usize) -> Option<u64> {
@@ -174,6 +202,24 @@ impl Attachment {
     /// Notes that the follower has the positions below this one.
     pub(crate) fn ack(&self, below: u64) {
         self.follower.ack(self.stream, below);
+    }
+
+    /// Notes that all positions below this one have landed there.
+    pub(crate) fn land(&self, below: u64) {
+        self.follower.land(self.stream, below);
+    }
+
+    /// Tells the thread that waits for it what has landed.
+    pub(crate) fn tell_landed(&self, below: u64) {
+        self.land(below);
+        self.follower.news.poke();
+    }
+
+    /// Whether the leader waits to know what has landed.
+    pub(crate) fn is_landing_wanted(&self) -> bool {
+        let cells = &self.follower.streams[self.stream];
+        // Relaxed: the stream is woken after the leader began to wait, and looks again.
+        cells.wanted.load(Ordering::Relaxed) > cells.landed.load(Ordering::Relaxed)
     }
 
     /// The position below which the follower, once it is synced, surely has all entries.

@@ -239,7 +239,7 @@ pub(super) fn received<Q: QueuePair, M>(
 }
 
 /// The length of a READ that waits for the WRITEs before it.
-const DRAIN: u32 = 8;
+pub(crate) const DRAIN: u32 = 8;
 
 /// A connection to a replica's memory, whose outstanding operations are counted.
 pub(crate) struct Bulk<'a, Q> {

@@ -13,8 +13,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longarm_base::Mutant;
 use longarm_base::limits::SEGMENT_BYTES;
+use longarm_base::{Mutant, Place};
 use longarm_engine::stream::{KEPT_MAX, Stream};
 use longarm_fabric::{Completion, Completions, Op, PostError, QueuePair, Ticket, WRITE_MAX};
 use longarm_host::observe::{Observation, ReplicaStep, observe, reach};
@@ -27,11 +27,14 @@ use longarm_wire::ARENA_REGION;
 use crate::checked_arena::CheckedArena;
 use crate::follower::Attachment;
 use crate::inbox::Inbox;
+use crate::peer_channel::DRAIN;
 
 /// The number of completions taken in one poll.
 const POLL: usize = 64;
 /// The ticket of the WRITE of the lines of a claim. The ticket of an entry is a position.
 const CLAIM: u64 = 1 << 63;
+/// The ticket of a READ that completes once all WRITEs before it have landed.
+const LANDED: u64 = 1 << 62;
 
 /// Where new followers of a stream wait for the worker of the stream.
 pub type Arrivals<Q> = Inbox<(Q, Attachment)>;
@@ -42,6 +45,8 @@ struct Outgoing<Q> {
     attachment: Attachment,
     sender: Sender,
     synced: bool,
+    /// A READ is under way behind all positions below this.
+    behind: Option<u64>,
 }
 
 /// The run that was last read from the arena in this turn: followers that are equally far get the same bytes.
@@ -97,6 +102,7 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
             let follower = &mut self.followers[at];
             let alive = follower.is_alive(stream)
                 && follower.send(&self.arena, stream, &mut self.ranges, &mut moved)
+                && follower.read_behind(&mut moved)
                 && follower.poll(&mut self.done, &mut moved)
                 && follower.tell(&mut self.gate);
             if !alive {
@@ -143,7 +149,7 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
             attachment.set_start(start);
             let segments = (self.arena.memory.bytes() / SEGMENT_BYTES) as usize;
             let sender = Sender::new(start, segments, WRITE_MAX as u64);
-            self.followers.push(Outgoing { qp, attachment, sender, synced: false });
+            self.followers.push(Outgoing { qp, attachment, sender, synced: false, behind: None });
         }
         any
     }
@@ -234,6 +240,23 @@ impl<Q: QueuePair> Outgoing<Q> {
         sound
     }
 
+    /// Posts a READ behind what was acknowledged, if the leader must know that it has landed. Returns `false`
+    /// if the connection is gone.
+    fn read_behind(&mut self, moved: &mut bool) -> bool {
+        if self.behind.is_some() || !self.attachment.is_landing_wanted() {
+            return true;
+        }
+        let (from, acked) = (Place::new(ARENA_REGION, 0, DRAIN), self.attachment.acked());
+        match self.qp.post(Op::Read { from, into: 0 }, Ticket(LANDED)) {
+            Ok(()) => self.behind = Some(acked),
+            Err(PostError::Full) => return true,
+            Err(_) => return false,
+        }
+        self.qp.ring();
+        *moved = true;
+        true
+    }
+
     /// Posts one WRITE. Returns `Ok(false)` if a line must be sent first that is being changed: then a later
     /// turn sends it.
     fn send_next<M: OwnedWords>(
@@ -281,7 +304,14 @@ impl<Q: QueuePair> Outgoing<Q> {
             for completion in done.drain() {
                 match completion {
                     Completion::Done(Ticket(CLAIM), Ok(_)) => self.sender.claimed(),
-                    Completion::Done(ticket, Ok(_)) => self.attachment.ack(ticket.0),
+                    Completion::Done(Ticket(LANDED), Ok(_)) => {
+                        self.behind.take().into_iter().for_each(|below| self.attachment.tell_landed(below));
+                    }
+                    Completion::Done(ticket, Ok(_)) => {
+                        // WRITEs of one queue pair take effect in order.
+                        self.attachment.land(self.attachment.acked());
+                        self.attachment.ack(ticket.0);
+                    }
                     _ => return false,
                 }
             }

@@ -2,6 +2,8 @@
 //! there, whatever is written, reclaimed, lost and caught up meanwhile. The values of this crate decide; the
 //! world around them moves bytes, as the threads of a replica do.
 
+mod memory;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use longarm_base::limits::SEGMENT_BYTES;
@@ -9,6 +11,7 @@ use longarm_base::{Mutant, ReplicaId};
 use longarm_wire::SyncState;
 use proptest::prelude::*;
 
+use self::memory::{Entry, Line, Memory, Tells, Write};
 use crate::{
     CatchUp, CatchUpStep, FollowerProgress, Gate, Group, Releases, Run, Send, Sender, StreamProgress,
 };
@@ -20,41 +23,6 @@ const STREAMS: usize = 2;
 const KEYS: u64 = 3;
 /// Longest WRITE: two cells.
 const MOST: u64 = 2 * CELL;
-
-/// Stream, position and key.
-type Entry = (usize, u64, u64);
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Line {
-    #[default]
-    Free,
-    Claimed(u64),
-    Freed(u64),
-}
-
-#[derive(Clone, Debug)]
-enum Write {
-    Line(usize, Line),
-    Cells(usize, usize, Vec<Option<Entry>>),
-    Floors(Vec<u64>),
-}
-
-/// What the completion of a WRITE tells the leader.
-#[derive(Clone, Debug)]
-enum Tells {
-    Nothing,
-    Claim(usize),
-    Acked(usize, u64),
-    Floors(Vec<u64>),
-}
-
-/// A follower's memory.
-#[derive(Clone, Debug, Default)]
-struct Memory {
-    lines: [Line; SEGMENTS],
-    cells: [[Option<Entry>; CELLS]; SEGMENTS],
-    floors: Vec<u64>,
-}
 
 /// Segments and claims that are being let go of, and what the streams had written by then.
 type Leaving = (Vec<(u32, u64)>, Vec<u64>);
@@ -254,6 +222,7 @@ impl World {
     /// The connections to a follower break: what is on its way is lost. Perhaps its memory is, too.
     fn lose(&mut self, follower: usize, memory: bool) {
         self.let_go(follower);
+        self.memory[follower] = self.landed(follower);
         if self.attended[follower].take().is_some() {
             self.gates.iter_mut().for_each(|gate| gate.set_synced(replica(follower), false));
         }
@@ -271,30 +240,49 @@ impl World {
     fn deliver(&mut self, follower: usize, queue: usize) -> Result<(), TestCaseError> {
         let Some(attended) = &mut self.attended[follower] else { return Ok(()) };
         let Some((write, tells)) = attended.queues[queue].pop_front() else { return Ok(()) };
-        let memory = &mut self.memory[follower];
-        match write {
-            Write::Line(segment, line) => memory.lines[segment] = line,
-            Write::Cells(segment, first, cells) => {
-                for (cell, entry) in (first..).zip(cells) {
-                    memory.cells[segment][cell] = entry;
-                    let Some((stream, position, _)) = entry else { continue };
-                    let left = attended.machine.left().get(stream).copied().unwrap_or(0);
-                    let is_new = attended.given.insert((stream, position)) && position >= left;
-                    prop_assert!(is_new, "follower {follower} is given {stream}:{position} once more");
-                }
-            }
-            Write::Floors(floors) => memory.floors = floors,
+        self.memory[follower].land(&write);
+        let cells = if let Write::Cells(_, _, cells) = write { cells } else { Vec::new() };
+        for (stream, position, _) in cells.into_iter().flatten() {
+            let left = attended.machine.left().get(stream).copied().unwrap_or(0);
+            let is_new = attended.given.insert((stream, position)) && position >= left;
+            prop_assert!(is_new, "follower {follower} is given {stream}:{position} once more");
         }
         match tells {
             Tells::Nothing => {}
             Tells::Claim(stream) => attended.senders[stream].as_mut().expect("it sent it").claimed(),
             Tells::Acked(stream, until) => {
-                let acked = &mut attended.progress.streams[stream].acked;
-                *acked = (*acked).max(until);
+                let at = &mut attended.progress.streams[stream];
+                (at.acked, at.landed) = (at.acked.max(until), at.landed.max(until));
+            }
+            // A READ behind it tells so.
+            Tells::Landed(stream, until) => {
+                let landed = &mut attended.progress.streams[stream].landed;
+                *landed = (*landed).max(until);
             }
             Tells::Floors(floors) => attended.set_floors(&floors),
         }
         Ok(())
+    }
+
+    /// The first WRITE of entries of a stream that has not completed completes before it lands.
+    fn complete(&mut self, follower: usize, stream: usize) {
+        let Some(attended) = &mut self.attended[follower] else { return };
+        let is_open = |(_, tells): &&mut (Write, Tells)| !matches!(tells, Tells::Landed(..));
+        if let Some((_, tells)) = attended.queues[2 + stream].iter_mut().find(is_open)
+            && let Tells::Acked(stream, until) = *tells
+        {
+            let acked = &mut attended.progress.streams[stream].acked;
+            (*acked, *tells) = ((*acked).max(until), Tells::Landed(stream, until));
+        }
+    }
+
+    /// A follower's memory once all that has completed has landed, as a fence has it.
+    fn landed(&self, follower: usize) -> Memory {
+        let mut memory = self.memory[follower].clone();
+        let queues = self.attended[follower].iter().flat_map(|attended| &attended.queues);
+        let completed = |(_, tells): &&(Write, Tells)| matches!(tells, Tells::Landed(..));
+        queues.flat_map(|queue| queue.iter().take_while(completed)).for_each(|(write, _)| memory.land(write));
+        memory
     }
 
     fn heartbeat(&mut self, follower: usize) {
@@ -353,7 +341,8 @@ impl World {
             CatchUpStep::Release => self.serve_releases(follower, attended),
             CatchUpStep::AwaitNeeded => {
                 for at in &mut attended.progress.streams {
-                    at.acked = at.acked.max(at.start.unwrap_or(0));
+                    let start = at.start.unwrap_or(0);
+                    (at.acked, at.landed) = (at.acked.max(start), at.landed.max(start));
                 }
                 let Some(floors) = attended.progress.first_floors(attended.machine.needed()) else { return };
                 attended.floors = floors;
@@ -429,12 +418,11 @@ impl World {
         Ok(())
     }
 
-    /// Whether a follower has the entry at this position.
-    fn has(&self, follower: usize, stream: usize, position: u64) -> bool {
+    /// Whether a follower's memory has the entry at this position.
+    fn has(&self, memory: &Memory, stream: usize, position: u64) -> bool {
         let Some(&(segment, cell, claim, key)) = self.streams[stream].get(position as usize) else {
             return false;
         };
-        let memory = &self.memory[follower];
         memory.lines[segment] == Line::Claimed(claim)
             && memory.cells[segment][cell] == Some((stream, position, key))
     }
@@ -445,16 +433,16 @@ impl World {
         if !self.holds[follower] {
             return Ok(());
         }
+        let memory = self.landed(follower);
         for (stream, &counted) in self.counted[follower].iter().enumerate() {
-            let mut reported = self.memory[follower].floors.get(stream).copied().unwrap_or(0);
-            while self.has(follower, stream, reported) {
+            let mut reported = memory.floors.get(stream).copied().unwrap_or(0);
+            while self.has(&memory, stream, reported) {
                 reported += 1;
             }
             prop_assert!(
                 reported >= counted,
                 "follower {follower} reports {reported} positions of stream {stream}, and was counted for \
-                 {counted}: {:?}",
-                self.memory[follower]
+                 {counted}: {memory:?}"
             );
         }
         Ok(())
@@ -466,12 +454,12 @@ impl World {
         let Some(attended) = self.attended[follower].as_ref().filter(|it| it.progress.synced) else {
             return Ok(());
         };
-        let memory = &self.memory[follower];
+        let memory = &self.landed(follower);
         for (stream, at) in attended.progress.streams.iter().enumerate() {
             let floor = memory.floors.get(stream).copied().unwrap_or(0);
             for position in 0..at.acked {
                 let (segment, _, _, key) = self.streams[stream][position as usize];
-                let is_here = self.has(follower, stream, position);
+                let is_here = self.has(memory, stream, position);
                 let is_needed = self.index.get(&key) == Some(&(stream, position));
                 prop_assert!(
                     is_here || (position < floor && !is_needed),
@@ -504,6 +492,7 @@ enum Happens {
     Attend(usize),
     CatchUp(usize),
     Deliver(usize, usize),
+    Complete(usize, usize),
     Heartbeat(usize),
     LetGo(usize),
     Lose(usize, bool),
@@ -519,6 +508,7 @@ fn happens() -> impl Strategy<Value = Happens> {
         1 => (0..2usize).prop_map(Happens::Attend),
         10 => (0..2usize).prop_map(Happens::CatchUp),
         14 => (0..2usize, 0..2 + STREAMS).prop_map(|(follower, queue)| Happens::Deliver(follower, queue)),
+        4 => (0..2usize, 0..STREAMS).prop_map(|(follower, stream)| Happens::Complete(follower, stream)),
         2 => (0..2usize).prop_map(Happens::Heartbeat),
         1 => (0..2usize).prop_map(Happens::LetGo),
         1 => (0..2usize, any::<bool>()).prop_map(|(follower, memory)| Happens::Lose(follower, memory)),
@@ -543,6 +533,7 @@ proptest! {
                 Happens::Attend(follower) => world.attend(follower),
                 Happens::CatchUp(follower) => world.catch_up(follower),
                 Happens::Deliver(follower, queue) => world.deliver(follower, queue)?,
+                Happens::Complete(follower, stream) => world.complete(follower, stream),
                 Happens::Heartbeat(follower) => world.heartbeat(follower),
                 Happens::LetGo(follower) if i % seldom == 0 => world.let_go(follower),
                 Happens::Lose(follower, memory) if i % seldom == 0 => world.lose(follower, memory),

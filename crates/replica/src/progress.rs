@@ -11,15 +11,20 @@ pub struct StreamProgress {
     pub start: Option<u64>,
     /// The follower surely has all positions below this, once it is synced.
     pub acked: u64,
+    /// All below this has landed, and does not only count as received: a later WRITE of the stream, or a READ
+    /// behind it, has completed (the acknowledgement window: L6).
+    pub landed: u64,
     /// The floor that the follower's page surely has.
     pub floor: u64,
 }
 
 impl StreamProgress {
     /// Whether nothing of the stream below `position` is on its way, or will be: the stream sends from there
-    /// on only, or has an acknowledgement of all that it sent.
+    /// on only, or all that it sent has landed. A WRITE that has only completed may land later, over what
+    /// another stream sends for the next use of the segment.
     fn has_nothing_below(&self, position: u64) -> bool {
-        self.start.is_none_or(|start| start >= position) || self.acked >= position
+        let landed = if Mutant::TrustCompletion.is_on() { self.acked } else { self.landed };
+        self.start.is_none_or(|start| start >= position) || landed >= position
     }
 
     /// The floor that the follower's page may have by now: never less than it has.
@@ -60,13 +65,12 @@ impl FollowerProgress {
 
     /// Whether it may let go of a segment that was asked for when the streams had written so much. If it
     /// counts, its page must say that it has all of that, which made the segment needless: a survey of it
-    /// would find a gap where the segment was, and end there. If it does not yet, nothing of that may be on
-    /// its way there: each stream has a connection of its own, and what one sent for this use of the segment
-    /// might land after what another sends for the next.
+    /// would find a gap where the segment was, and end there. In any case nothing of that may be on its way
+    /// there: each stream has a connection of its own, and what one sent for this use of the segment might
+    /// land after what another sends for the next.
     pub fn may_let_go(&self, written: &[u64]) -> bool {
-        let may = |(&written, stream): (&u64, &StreamProgress)| match self.synced {
-            true => stream.floor >= written,
-            false => stream.has_nothing_below(written),
+        let may = |(&written, stream): (&u64, &StreamProgress)| {
+            stream.has_nothing_below(written) && (!self.synced || stream.floor >= written)
         };
         written.iter().zip(&self.streams).all(may) || Mutant::ReleaseEarly.is_on()
     }
@@ -82,7 +86,7 @@ mod tests {
     use super::*;
 
     fn synced(floors: &[u64]) -> FollowerProgress {
-        let at = |&floor| StreamProgress { start: Some(0), acked: floor, floor };
+        let at = |&floor| StreamProgress { start: Some(0), acked: floor, landed: floor, floor };
         FollowerProgress { synced: true, streams: floors.iter().map(at).collect() }
     }
 
@@ -107,9 +111,13 @@ mod tests {
     fn a_follower_that_counts_lets_go_of_nothing_that_its_floors_do_not_cover() {
         assert!(!synced(&[5, 4]).may_let_go(&[5, 5]));
         assert!(synced(&[5, 5]).may_let_go(&[5, 5]));
-        let acked = StreamProgress { start: Some(0), acked: 9, floor: 4 };
+        let acked = StreamProgress { start: Some(0), acked: 9, landed: 9, floor: 4 };
         let behind = FollowerProgress { synced: true, streams: vec![acked] };
         assert!(!behind.may_let_go(&[5]), "it has it, and its page does not say so yet");
+        let landing = StreamProgress { landed: 4, floor: 9, ..acked };
+        let landing = FollowerProgress { synced: true, streams: vec![landing] };
+        assert!(!landing.may_let_go(&[5]), "what it acknowledged may still land");
+        assert!(landing.may_let_go(&[4]));
     }
 
     #[test]
@@ -120,10 +128,12 @@ mod tests {
         assert!(follower.may_let_go(&[5, 5]), "all of that is pushed, and nothing sent");
         assert!(!follower.may_let_go(&[6, 5]), "what it sends has not arrived");
         follower.streams[0].acked = 6;
+        assert!(!follower.may_let_go(&[6, 5]), "it has arrived, and may still land");
+        follower.streams[0].landed = 6;
         assert!(follower.may_let_go(&[6, 5]));
         follower.streams[1].start = Some(2);
         assert!(!follower.may_let_go(&[6, 5]));
-        follower.streams[1].acked = 5;
+        (follower.streams[1].acked, follower.streams[1].landed) = (5, 5);
         assert!(follower.may_let_go(&[6, 5]));
         assert_eq!(follower.lag([8, 5]), 2);
     }
