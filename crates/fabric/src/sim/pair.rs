@@ -13,10 +13,11 @@ use std::sync::Arc;
 use longarm_base::Nanos;
 use longarm_base::limits::QUEUE_DEPTH;
 use longarm_host::Mutex;
+use longarm_host::observe::{Observation, observe};
 
 use super::end::{InFlightRequest, Landed, OpenRequest, Owned, SimEnd, SimEvent, SimSide};
 use super::net::Net;
-use super::races::{self, Posted, Poster};
+use super::races::{Poster, UnderWay};
 use crate::execute::{self, Denied};
 use crate::{Broken, PostError, RECEIVES, Ticket, WorkError};
 
@@ -79,9 +80,9 @@ impl SimConnection {
         let grant = execute::may_write(&far.grants, region, offset, bytes.len());
         let Some(grant) = grant.ok().filter(|_| far.broken.is_none()) else { return };
         let memory = std::ptr::from_ref(&*grant.region).addr();
-        let write = Posted { poster: self.poster(side), number, memory, offset, bytes };
+        let write = UnderWay { poster: self.poster(side), number, memory, offset, bytes: bytes.clone() };
         if let Some(offset) = self.net.races.posted(write) {
-            races::tell(ends[side].machine, ends[1 - side].machine, region, offset);
+            observe(|| Observation::Raced { from: ends[side].machine, into: far.machine, region, offset });
         }
     }
 

@@ -8,24 +8,26 @@
 
 use std::sync::Arc;
 
-use longarm_base::RegionId;
 use longarm_host::Mutex;
 
+use super::end::SimSide;
+
 /// One end of a connection: names the poster of a WRITE.
-pub(super) type Poster = (usize, super::end::SimSide);
+pub(super) type Poster = (usize, SimSide);
 
 /// The WRITEs that are under way.
 #[derive(Debug, Default)]
 pub(super) struct Races(Mutex<Vec<UnderWay>>);
 
+/// A WRITE that is under way.
 #[derive(Debug)]
-struct UnderWay {
-    poster: Poster,
-    number: u64,
-    /// The far memory, and the offset in it.
-    memory: usize,
-    offset: u64,
-    bytes: Arc<[u8]>,
+pub(super) struct UnderWay {
+    pub poster: Poster,
+    pub number: u64,
+    /// Names the far memory.
+    pub memory: usize,
+    pub offset: u64,
+    pub bytes: Arc<[u8]>,
 }
 
 impl UnderWay {
@@ -45,9 +47,7 @@ impl UnderWay {
 
 impl Races {
     /// A WRITE is posted. Returns an offset at which it races with another, if it does.
-    pub fn posted(&self, write: Posted<'_>) -> Option<u64> {
-        let Posted { poster, number, memory, offset, bytes } = write;
-        let write = UnderWay { poster, number, memory, offset, bytes: bytes.clone() };
+    pub fn posted(&self, write: UnderWay) -> Option<u64> {
         let mut under_way = self.0.lock();
         let raced = under_way.iter().find_map(|other| write.differs(other));
         under_way.push(write);
@@ -65,29 +65,12 @@ impl Races {
     }
 }
 
-/// A WRITE that is posted.
-#[derive(Debug)]
-pub(super) struct Posted<'a> {
-    pub poster: Poster,
-    pub number: u64,
-    /// Names the far memory.
-    pub memory: usize,
-    pub offset: u64,
-    pub bytes: &'a Arc<[u8]>,
-}
-
-/// Tells the world of a race.
-pub(super) fn tell(from: u32, into: u32, region: RegionId, offset: u64) {
-    use longarm_host::observe::{Observation, observe};
-    observe(|| Observation::Raced { from, into, region, offset });
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn post(races: &Races, queue_pair: usize, number: u64, offset: u64, bytes: &[u8]) -> Option<u64> {
-        races.posted(Posted { poster: (queue_pair, 0), number, memory: 1, offset, bytes: &bytes.into() })
+        races.posted(UnderWay { poster: (queue_pair, 0), number, memory: 1, offset, bytes: bytes.into() })
     }
 
     #[test]
