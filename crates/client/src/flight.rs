@@ -1,13 +1,17 @@
 //! A request in flight: its name, the state that is kept until its answer comes, and its outcome.
 
+use std::time::Duration;
+
 use longarm_base::{Csn, Nanos};
 use longarm_wire::RequestKind;
+
+use crate::error::Error;
 
 /// The name of a submitted request until its answer is polled.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct RequestId(pub u64);
 
-/// The outcome of a request. The statuses that are errors come as [`Error`](crate::Error).
+/// The outcome of a request. The statuses that are errors come as [`Error`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Reply {
@@ -35,4 +39,12 @@ pub(crate) struct InFlight {
     /// version of the request is higher.
     pub(crate) since: Csn,
     pub(crate) abandoned: bool,
+}
+
+impl InFlight {
+    /// Gives the request up: it had no answer within its timeout, and its outcome is in doubt.
+    pub(crate) fn abandon(&mut self, timeout: Duration) -> Error {
+        self.abandoned = true;
+        Error::InDoubt(format!("no answer within {timeout:?}"))
+    }
 }

@@ -151,11 +151,9 @@ impl<T: Transport> Client<T> {
 
     /// Gives up the requests that have no answer within their timeouts.
     fn give_up_late(&mut self) {
-        let time = now();
+        let (time, timeout) = (now(), self.options.timeout);
         for open in self.open.iter_mut().filter(|open| !open.abandoned && time >= open.deadline) {
-            open.abandoned = true;
-            let why = format!("no answer within {:?}", self.options.timeout);
-            self.finished.push_back((RequestId(open.operation), Err(Error::InDoubt(why))));
+            self.finished.push_back((RequestId(open.operation), Err(open.abandon(timeout))));
         }
     }
 
@@ -250,10 +248,8 @@ impl<T: Transport> Client<T> {
     fn await_more(&mut self, deadline: Nanos, spin_until: Nanos, ticket: RequestId) -> Result<(), Error> {
         let time = now();
         if time >= deadline {
-            if let Some(open) = self.open.iter_mut().find(|open| open.operation == ticket.0) {
-                open.abandoned = true;
-            }
-            return Err(Error::InDoubt(format!("no answer within {:?}", self.options.timeout)));
+            let open = self.open.iter_mut().find(|open| open.operation == ticket.0);
+            return Err(open.expect("its deadline was looked at").abandon(self.options.timeout));
         }
         if let Some(trouble) = self.lost_leader(time) {
             return self.await_recovery(trouble, deadline, ticket);
