@@ -20,6 +20,7 @@ use crate::options::{CreateEngineError, EngineOptions, Eviction};
 use crate::outcome::Short;
 use crate::reclaim::deletes::Deletes;
 use crate::reclaim::marks::ClockBits;
+use crate::shortage::Shortage;
 use crate::stream::{Progress, Stream};
 use crate::timestamps::Timestamps;
 use crate::worker_context::WorkerContext;
@@ -27,13 +28,6 @@ use crate::worker_context::WorkerContext;
 /// Tries of an operation. It starts again when another writer came between, or when the index made room. Each
 /// try loses only to a change of the very same pair.
 pub const ATTEMPTS: u32 = 64;
-/// How long a finding that nothing can be freed holds.
-const EXHAUSTED_FOR: Nanos = Nanos::from_millis(10);
-/// A shortage of memory that pauses for so long begins anew: earlier findings no longer count.
-const EPISODE: Nanos = Nanos::from_millis(1000);
-/// Within this time collection and eviction show a first gain, or there is none to be had.
-const FIRST_GAIN: Nanos = Nanos::from_millis(50);
-
 pub type PairOf<'a, M> = LockedPair<'a, M, Arena<M>>;
 
 /// Index, store and csn counter.
@@ -62,29 +56,8 @@ pub struct Engine<M: OwnedWords> {
     pub ttl_used: AtomicBool,
     /// The highest expiry that a thread has found over, by its own times: it is over for all threads.
     over: AtomicU64,
-    need: Need,
-}
-
-/// Hints, in nanoseconds of the monotonic clock, between writers that found no memory and the maintenance
-/// thread. All Relaxed: each has its time on it.
-#[derive(Debug, Default)]
-struct Need {
-    /// When a writer last found no memory.
-    last: AtomicU64,
-    /// When the shortage began, without a pause of [`EPISODE`].
-    since: AtomicU64,
-    /// When the maintenance thread found that nothing can be freed.
-    exhausted: AtomicU64,
-}
-
-fn get(word: &AtomicU64) -> Nanos {
-    // Relaxed: a hint with a time on it, see `Need`.
-    Nanos(word.load(Ordering::Relaxed))
-}
-
-fn set(word: &AtomicU64, time: Nanos) {
-    // Relaxed: as in `get`.
-    word.store(time.0, Ordering::Relaxed);
+    /// The shortage of memory, if there is one.
+    pub shortage: Shortage,
 }
 
 /// What is known of a key's record under the lock.
@@ -147,7 +120,7 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
             csn: AtomicU64::new(0),
             ttl_used: AtomicBool::new(false),
             over: AtomicU64::new(0),
-            need: Need::default(),
+            shortage: Shortage::default(),
         }
     }
 }
@@ -316,30 +289,14 @@ impl<M: OwnedWords> Engine<M> {
         }
     }
 
-    /// Says whether a write that found no memory waits or is refused.
+    /// Says whether a write that found no memory waits or is refused. If it waits, maintenance is woken.
     #[cold]
     pub fn short(&self, times: Timestamps) -> Short {
-        let before = get(&self.need.last);
-        set(&self.need.last, times.now);
-        if times.now.since(before) > EPISODE || before == Nanos(0) {
-            set(&self.need.since, times.now);
-            set(&self.need.exhausted, Nanos(0));
+        let short = self.shortage.meet(times.now);
+        if short == Short::Wait {
+            self.relief.poke();
         }
-        let exhausted = get(&self.need.exhausted);
-        if exhausted != Nanos(0) && times.now.since(exhausted) < EXHAUSTED_FOR {
-            return Short::Refused;
-        }
-        self.relief.poke();
-        Short::Wait
-    }
-
-    /// Notes that the maintenance thread has nothing to do at `now`, and last gained something at `gained`.
-    pub fn nothing_to_gain(&self, now: Nanos, gained: Nanos) {
-        let since = get(&self.need.since);
-        let wanted = now.since(get(&self.need.last)) < EPISODE;
-        if wanted && now.since(since.max(gained)) > self.options.quarantine + FIRST_GAIN {
-            set(&self.need.exhausted, now);
-        }
+        short
     }
 
     /// Sets the clock bit of a key.

@@ -94,6 +94,11 @@ impl Releases {
         self.segments.values().all(|asked| !asked.waiting.has(replica))
     }
 
+    /// Whether there are segments that followers have still to let go of.
+    pub fn is_waiting(&self) -> bool {
+        !self.segments.is_empty()
+    }
+
     /// Frees those for which nobody is waited for: in one step, so that who joins is asked for a segment, or
     /// finds it free. Whether there were any.
     pub fn free(&mut self, mut free: impl FnMut(u32)) -> bool {

@@ -98,7 +98,7 @@ pub(crate) struct Connection<Q> {
     done: Completions,
     next: usize,
     late: VecDeque<Late>,
-    /// When the wait of the request in the mailbox ends, if it waits.
+    /// When the wait of the request in the mailbox ends, if it waits, in time of maintenance's work.
     stalled: Option<Nanos>,
     session: Arc<Mutex<Session>>,
     generation: u64,

@@ -15,8 +15,8 @@ use longarm_engine::{Outcome, Short, WorkerContext};
 use longarm_group::Phase;
 use longarm_group::Pulse;
 
-/// How long a write may wait for memory to be freed, beyond the quarantine of freed memory. If no memory can
-/// be freed, the maintenance thread says so much sooner.
+/// How long a write may wait for memory to be freed, beyond the quarantine of freed memory: of the time that
+/// the maintenance thread has for its work. If no memory can be freed, that thread says so much sooner.
 const MEMORY_WAIT: Nanos = Nanos::from_millis(2000);
 
 /// The means with which a worker executes requests.
@@ -44,7 +44,8 @@ pub(crate) enum Executed {
     Text(Vec<u8>),
 }
 
-/// Executes a request. `stalled` is the end of its wait, once it waits. The caller that keeps `stalled`
+/// Executes a request. `stalled` is the end of its wait, once it waits, in time of maintenance's work (see
+/// [`longarm_engine::Shortage`]). The caller that keeps `stalled`
 /// clears it, once the result is anything but [`Executed::Wait`].
 #[inline]
 pub(crate) fn execute(
@@ -128,10 +129,11 @@ fn once(
         Err(Short::Crowded) => engine.counts.crowded(),
         Err(short) => {
             // A wait for something else has no bound; this wait, for memory, begins now.
-            let bound = times.now + engine.options.quarantine + MEMORY_WAIT;
+            let worked = engine.shortage.worked();
+            let bound = worked + engine.options.quarantine + MEMORY_WAIT;
             let until = stalled.map_or(bound, |until| until.min(bound));
             *stalled = Some(until);
-            if short == Short::Wait && times.now < until && execution.phase == Phase::Serving {
+            if short == Short::Wait && worked < until && execution.phase == Phase::Serving {
                 return Executed::Wait;
             }
             // Relaxed: a counter.

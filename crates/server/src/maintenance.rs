@@ -80,7 +80,11 @@ pub(crate) struct Maintenance<Q> {
     eviction: Cursor,
     last_pass: Nanos,
     last_forget: Nanos,
-    /// When it last freed something, or moved an entry so that something will be freed.
+    /// When it last began to look for work.
+    last_look: Nanos,
+    /// The time that it had for its work until this pass, see `Shortage`; and when by that time it last freed
+    /// something, or did something so that memory will be freed.
+    worked: Nanos,
     last_gain: Nanos,
     /// The number of passes since then without a gain.
     fruitless: u32,
@@ -137,7 +141,7 @@ impl<Q: QueuePair> Maintenance<Q> {
         group: Option<(Replicator<Q, Mapped>, Arc<SharedReleases>)>,
     ) -> Maintenance<Q> {
         let collector = Collector::new(shared.core.engine.store.clone());
-        let now = shared.core.timestamps().now;
+        let (now, worked) = (shared.core.timestamps().now, shared.core.engine.shortage.worked());
         let rate = MoveRate::new(shared.core.engine.csn());
         let group =
             group.map(|(replicator, releases)| GroupPart { replicator, releases, rate, leaving: Vec::new() });
@@ -151,7 +155,9 @@ impl<Q: QueuePair> Maintenance<Q> {
             eviction: Cursor::default(),
             last_pass: now,
             last_forget: now,
-            last_gain: now,
+            worked,
+            last_gain: worked,
+            last_look: now,
             fruitless: 0,
             expire_debt: 0,
             evict_step: now,
@@ -164,6 +170,8 @@ impl<Q: QueuePair> Maintenance<Q> {
         let mut tick = TICK_MIN;
         while !pause.is_stopped() {
             let times = self.shared.core.timestamps();
+            self.worked = self.shared.core.engine.shortage.work(times.now.since(self.last_look));
+            self.last_look = times.now;
             // A leader that forms has followers that catch up, and writes nothing yet. A leader that hands
             // over writes nothing more.
             let quiet = self.shared.core.phase() == Phase::Forming || self.shared.core.holds_writes();
@@ -210,9 +218,12 @@ impl<Q: QueuePair> Maintenance<Q> {
             shared.core.engine.store.released(segment);
             reach(ReplicaStep::Freed);
         };
-        if group.releases.lock().free(free) {
-            self.last_gain = times.now;
+        // What followers are asked to let go of will be free.
+        let mut releases = group.releases.lock();
+        if releases.free(free) || releases.is_waiting() || !group.leaving.is_empty() {
+            self.last_gain = self.worked;
         }
+        drop(releases);
         match shared.core.engine.apply_committed(context, times) {
             0 => pumped,
             _ => Pumped::Busy,
@@ -230,7 +241,8 @@ impl<Q: QueuePair> Maintenance<Q> {
         let more = more.contains(&true);
         self.fruitless = if more || self.last_gain > gained { 0 } else { self.fruitless.saturating_add(1) };
         if self.fruitless >= FRUITLESS {
-            self.shared.core.engine.nothing_to_gain(times.now, self.last_gain);
+            let engine = &self.shared.core.engine;
+            engine.shortage.nothing_to_gain(times.now, self.last_gain, engine.options.quarantine);
         }
         more
     }
@@ -249,7 +261,7 @@ impl<Q: QueuePair> Maintenance<Q> {
         let index = &self.shared.core.engine.index;
         if index.should_grow() && index.grow().is_err() {
             if index.compact_some() > 0 {
-                self.last_gain = times.now;
+                self.last_gain = self.worked;
             } else if self.shared.first_grow_failure() {
                 self.shared
                     .log("the index cannot grow within the memory limit: inserts will be refused or evict");
@@ -266,7 +278,7 @@ impl<Q: QueuePair> Maintenance<Q> {
             }
         }
         if index.reclaim(times.now, self.shared.core.engine.options.quarantine) > 0 {
-            self.last_gain = times.now;
+            self.last_gain = self.worked;
         }
         more
     }
@@ -296,7 +308,7 @@ impl<Q: QueuePair> Maintenance<Q> {
                 Work::Idle(next) => {
                     // Memory in quarantine will be freed.
                     if next.is_some() {
-                        self.last_gain = times.now;
+                        self.last_gain = self.worked;
                     }
                     return false;
                 }
@@ -313,14 +325,14 @@ impl<Q: QueuePair> Maintenance<Q> {
                 Work::Review { place, csn } => {
                     let Maintenance { shared, context, .. } = self;
                     if shared.core.engine.review(context, place, csn, &shared.core.sessions) {
-                        self.last_gain = times.now;
+                        self.last_gain = self.worked;
                     }
                 }
                 Work::Move { place, csn } => {
                     let Maintenance { shared, context, .. } = self;
                     self.group.iter_mut().for_each(|group| group.rate.spend());
                     match shared.core.engine.relocate(context, times, place, csn, &shared.core.sessions) {
-                        Relocated::Done => self.last_gain = times.now,
+                        Relocated::Done => self.last_gain = self.worked,
                         Relocated::Lost | Relocated::Expired => {}
                         Relocated::Full => {
                             self.collector.starved(times.now);
@@ -384,7 +396,7 @@ impl<Q: QueuePair> Maintenance<Q> {
         let pairs = (self.expire_debt / round.0).min(EXPIRE_PAIRS);
         self.expire_debt = (self.expire_debt - pairs * round.0).min(EXPIRE_PAIRS * round.0);
         if engine.expire_some(&mut self.context, &mut self.expiry, pairs, times) > 0 {
-            self.last_gain = times.now;
+            self.last_gain = self.worked;
         }
         pairs == EXPIRE_PAIRS
     }
@@ -425,7 +437,7 @@ impl<Q: QueuePair> Maintenance<Q> {
             return false;
         }
         if engine.evict_some(&mut self.eviction, EVICT_PAIRS) > 0 {
-            self.last_gain = times.now;
+            self.last_gain = self.worked;
         }
         true
     }

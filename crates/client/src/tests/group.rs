@@ -2,6 +2,7 @@
 //! hold on threads and sockets.
 
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -67,6 +68,18 @@ fn start_at(
         ..ServerOptions::default()
     };
     Server::start(options).expect("a server")
+}
+
+/// So many free addresses of this machine, outside the range from which outgoing connections take their
+/// ports: a server that is away for a moment finds its own again.
+pub(super) fn over_tcp(count: usize) -> Vec<Address> {
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    let first = 10_000 + std::process::id() % 1_500 * 12;
+    // Relaxed: a counter.
+    let next = || (first + TRIED.fetch_add(1, Ordering::Relaxed)) as u16;
+    let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let address = |port| Address::Tcp(format!("127.0.0.1:{port}"));
+    std::iter::repeat_with(next).filter(free).take(count).map(address).collect()
 }
 
 pub(super) fn member(addresses: &[Address], node: usize) -> Member {
@@ -166,9 +179,7 @@ fn survives(addresses: Vec<Address>) {
 
 #[test]
 fn a_group_over_tcp_loses_leaders_and_nothing_else() {
-    let free = || TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
-    let address = |_| Address::Tcp(format!("127.0.0.1:{}", free()));
-    survives((0..3).map(address).collect());
+    survives(over_tcp(3));
 }
 
 #[test]
@@ -245,8 +256,7 @@ fn hands_over(addresses: Vec<Address>) {
 
 #[test]
 fn a_leader_hands_over_on_tcp() {
-    let free = || TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
-    hands_over((0..3).map(|_| Address::Tcp(format!("127.0.0.1:{}", free()))).collect());
+    hands_over(over_tcp(3));
 }
 
 #[test]

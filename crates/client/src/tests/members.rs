@@ -1,6 +1,5 @@
 //! A group whose replicas are replaced one after the other, until none of its first replicas is left.
 
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,7 +7,7 @@ use longarm_base::ReplicaId;
 use longarm_fabric::{Address, Any, Login};
 use longarm_server::{Deny, Operator, OrderError, Server, VoteStore};
 
-use super::group::{BOUND, Kept, member, start};
+use super::group::{BOUND, Kept, member, over_tcp, start};
 use crate::{Client, Options};
 
 const FOUNDERS: usize = 3;
@@ -86,8 +85,7 @@ fn is_replaced(addresses: Vec<Address>) {
 
 #[test]
 fn all_replicas_are_replaced_on_tcp() {
-    let free = || TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
-    is_replaced((0..2 * FOUNDERS).map(|_| Address::Tcp(format!("127.0.0.1:{}", free()))).collect());
+    is_replaced(over_tcp(2 * FOUNDERS));
 }
 
 #[test]

@@ -1,0 +1,132 @@
+//! A shortage of memory: whether a write that found none waits or is refused.
+//!
+//! How long a write waits is counted in the time that the maintenance thread had for its work, not by the
+//! clock. A machine that is suspended, or a process that is stopped, frees nothing meanwhile; a wait by the
+//! clock would be over before anything was tried.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use longarm_base::Nanos;
+
+use crate::outcome::Short;
+
+/// How long a finding that nothing can be freed holds.
+const EXHAUSTED_FOR: Nanos = Nanos::from_millis(10);
+/// A shortage that pauses for so long begins anew: earlier findings no longer count.
+const EPISODE: Nanos = Nanos::from_millis(1000);
+/// Within this time of work collection and eviction show a first gain, or there is none to be had.
+const FIRST_GAIN: Nanos = Nanos::from_millis(50);
+/// The most that counts as work between two passes of the maintenance thread: a little more than its longest
+/// sleep.
+const WORK_MOST: Nanos = Nanos::from_millis(100);
+
+/// Hints between writers that found no memory and the maintenance thread. All words are Relaxed: each has its
+/// time on it.
+#[derive(Debug, Default)]
+pub struct Shortage {
+    /// When a writer last found no memory, by the clock.
+    last: AtomicU64,
+    /// When the shortage began, without a pause of [`EPISODE`], in time of work.
+    since: AtomicU64,
+    /// When the maintenance thread found that nothing can be freed, by the clock; zero if it did not.
+    exhausted: AtomicU64,
+    /// The time of work until now.
+    worked: AtomicU64,
+}
+
+fn get(word: &AtomicU64) -> Nanos {
+    // Relaxed: a hint with a time on it, see `Shortage`.
+    Nanos(word.load(Ordering::Relaxed))
+}
+
+fn set(word: &AtomicU64, time: Nanos) {
+    // Relaxed: as in `get`.
+    word.store(time.0, Ordering::Relaxed);
+}
+
+impl Shortage {
+    /// Says at `now` whether a write that found no memory waits or is refused.
+    #[cold]
+    pub fn meet(&self, now: Nanos) -> Short {
+        let before = get(&self.last);
+        set(&self.last, now);
+        if now.since(before) > EPISODE || before == Nanos(0) {
+            set(&self.since, self.worked());
+            set(&self.exhausted, Nanos(0));
+        }
+        let exhausted = get(&self.exhausted);
+        if exhausted != Nanos(0) && now.since(exhausted) < EXHAUSTED_FOR {
+            return Short::Refused;
+        }
+        Short::Wait
+    }
+
+    /// The time that the maintenance thread had for its work since the start.
+    pub fn worked(&self) -> Nanos {
+        get(&self.worked)
+    }
+
+    /// The maintenance thread begins a pass, so long after the one before. Returns the time of work until
+    /// now.
+    pub fn work(&self, passed: Nanos) -> Nanos {
+        let worked = self.worked() + passed.min(WORK_MOST);
+        set(&self.worked, worked);
+        worked
+    }
+
+    /// Notes that the maintenance thread has nothing to do at `now`, and last gained something at `gained` of
+    /// its time of work. Memory in quarantine is such a gain, as it will be free.
+    pub fn nothing_to_gain(&self, now: Nanos, gained: Nanos, quarantine: Nanos) {
+        let since = get(&self.since).max(gained);
+        let wanted = now.since(get(&self.last)) < EPISODE;
+        if wanted && self.worked().since(since) > quarantine + FIRST_GAIN {
+            set(&self.exhausted, now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLI: Nanos = Nanos::from_millis(1);
+    const QUARANTINE: Nanos = Nanos::from_millis(100);
+
+    fn millis(count: u64) -> Nanos {
+        Nanos::from_millis(count)
+    }
+
+    /// The maintenance thread passes every millisecond of these, in vain; returns whether writers are refused
+    /// at their end.
+    fn in_vain(shortage: &Shortage, times: std::ops::Range<u64>, gained: Nanos) -> bool {
+        for at in times.clone() {
+            shortage.work(MILLI);
+            shortage.meet(millis(at));
+            shortage.nothing_to_gain(millis(at), gained, QUARANTINE);
+        }
+        shortage.meet(millis(times.end)) == Short::Refused
+    }
+
+    #[test]
+    fn a_write_is_refused_once_nothing_can_be_freed() {
+        let shortage = Shortage::default();
+        assert!(!in_vain(&shortage, 1..150, Nanos(0)));
+        assert!(in_vain(&shortage, 150..153, Nanos(0)));
+        assert_eq!(shortage.meet(millis(153) + EXHAUSTED_FOR), Short::Wait, "it looks again");
+        assert!(in_vain(&shortage, 170..171, Nanos(0)));
+        let gained = shortage.worked();
+        assert!(!in_vain(&shortage, 190..330, gained));
+        assert!(in_vain(&shortage, 330..350, gained));
+        assert!(!in_vain(&shortage, 2_000..2_100, gained), "another shortage");
+    }
+
+    #[test]
+    fn a_pause_of_the_machine_is_no_time_in_which_memory_could_be_freed() {
+        let shortage = Shortage::default();
+        assert!(!in_vain(&shortage, 1..40, Nanos(0)));
+        shortage.work(millis(5_000));
+        assert_eq!(shortage.worked(), millis(39) + WORK_MOST);
+        shortage.nothing_to_gain(millis(5_040), Nanos(0), QUARANTINE);
+        assert!(!in_vain(&shortage, 5_041..5_050, Nanos(0)));
+    }
+}
