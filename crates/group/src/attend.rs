@@ -7,13 +7,14 @@ use longarm_base::Nanos;
 use longarm_fabric::Transport;
 use longarm_host::now;
 use longarm_replica::Event;
-use longarm_wire::Answer;
+use longarm_wire::{Answer, Ask};
 
 use crate::catch_up;
 use crate::leader_term::LeaderTerm;
 use crate::log::Notice;
 use crate::peer::Peer;
 use crate::peer_channel::PeerError;
+use crate::peer_commands::Installation;
 
 /// How long the thread sleeps when it has nothing to do.
 const IDLE: Duration = Duration::from_millis(200);
@@ -42,7 +43,8 @@ impl<T: Transport> Peer<T> {
                 continue;
             }
             retry = RETRY_MIN;
-            let spoke = self.speak();
+            let installation = self.commands.installation().filter(|it| now() < it.until);
+            let spoke = self.speak().and_then(|()| self.tell_of(installation));
             if spoke.is_err() {
                 self.channel = None;
                 self.open = 0;
@@ -50,10 +52,21 @@ impl<T: Transport> Peer<T> {
             match &mut self.channel {
                 Some(channel) if self.open > 0 => channel.wait(Duration::from_millis(1)),
                 _ => {
-                    self.commands.pause.sleep_unless_poked(IDLE);
+                    let every = installation.map_or(IDLE, |it| Duration::from_nanos(it.every.0));
+                    self.commands.pause.sleep_unless_poked(every.min(IDLE));
                 }
             }
         }
+    }
+
+    /// Tells the peer of an installation: the replica's own thread, which is busy with it, says nothing.
+    fn tell_of(&mut self, installation: Option<Installation>) -> Result<(), PeerError> {
+        let due = |it: &Installation| now().since(self.told) >= it.every;
+        if let Some(Installation { term, .. }) = installation.filter(due) {
+            self.told = now();
+            self.channel()?.ask(&Ask::Installs { term })?;
+        }
+        Ok(())
     }
 
     fn report(&self, leader_term: &LeaderTerm<T::Qp>, ended: Result<(), PeerError>, said: &mut String) {

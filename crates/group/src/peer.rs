@@ -27,6 +27,8 @@ pub(crate) struct Peer<T: Transport> {
     pub channel: Option<PeerChannel<T::Qp>>,
     /// The number of answers that the thread waits for.
     pub open: usize,
+    /// When it last told the peer of an installation.
+    pub told: Nanos,
 }
 
 impl<T: Transport> Peer<T> {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use longarm_base::{Nanos, Term};
 use longarm_host::{Mutex, Pause};
 use longarm_wire::Ask;
 
@@ -11,16 +12,31 @@ use crate::leader_term::LeaderTerm;
 /// The number of questions that may wait. If there are more, the oldest have no meaning any more.
 const ASKS_MAX: usize = 8;
 
+/// The installation of a start set, which keeps the replica's own thread busy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Installation {
+    pub term: Term,
+    /// The time between two words about it to a peer, and when no more are sent.
+    pub every: Nanos,
+    pub until: Nanos,
+}
+
 /// The commands for the thread of a peer.
 pub(crate) struct PeerCommands<Q> {
     asks: Mutex<VecDeque<Ask>>,
     leader_term: Mutex<Option<Arc<LeaderTerm<Q>>>>,
+    installation: Mutex<Option<Installation>>,
     pub pause: Arc<Pause>,
 }
 
 impl<Q> Default for PeerCommands<Q> {
     fn default() -> PeerCommands<Q> {
-        PeerCommands { asks: Mutex::default(), leader_term: Mutex::default(), pause: Arc::default() }
+        PeerCommands {
+            asks: Mutex::default(),
+            leader_term: Mutex::default(),
+            installation: Mutex::default(),
+            pause: Arc::default(),
+        }
     }
 }
 
@@ -42,6 +58,19 @@ impl<Q> PeerCommands<Q> {
         self.pause.poke();
     }
 
+    /// Has the thread tell the peer of this installation until it is told of another, or of none.
+    pub fn tell_of_installation(&self, installation: Option<Installation>) {
+        *self.installation.lock() = installation;
+        if installation.is_some() {
+            self.pause.poke();
+        }
+    }
+
+    /// The installation that the replica's own thread is busy with.
+    pub fn installation(&self) -> Option<Installation> {
+        *self.installation.lock()
+    }
+
     /// Takes the next question that waits.
     pub fn next(&self) -> Option<Ask> {
         self.next_unless(|_| false)
@@ -60,7 +89,7 @@ impl<Q> PeerCommands<Q> {
 
 #[cfg(test)]
 mod tests {
-    use longarm_base::{Nanos, ReplicaId, Term};
+    use longarm_base::ReplicaId;
 
     use super::*;
 

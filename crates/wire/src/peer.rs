@@ -164,6 +164,11 @@ pub enum Ask {
         /// The leader's term.
         term: Term,
     },
+    /// Hear that a candidate has its majority and installs the start set; there is nothing to answer.
+    Installs {
+        /// The candidate's term.
+        term: Term,
+    },
     /// Hear that a leader serves; there is nothing to answer.
     Serves {
         /// The leader's term.
@@ -320,6 +325,7 @@ impl Ask {
             | Ask::Sync { term, .. }
             | Ask::Adopt { term, .. }
             | Ask::Stand { term }
+            | Ask::Installs { term }
             | Ask::Serves { term, .. } => term,
         }
     }
@@ -336,7 +342,7 @@ impl Ask {
 
     /// Whether the question has an answer.
     pub fn wants_answer(&self) -> bool {
-        !matches!(self, Ask::Stand { .. } | Ask::Serves { .. })
+        !matches!(self, Ask::Stand { .. } | Ask::Serves { .. } | Ask::Installs { .. })
     }
 
     /// The bytes to send.
@@ -352,6 +358,7 @@ impl Ask {
             Ask::Serves { .. } => 7,
             Ask::Members { .. } => 8,
             Ask::Forgot { .. } => 9,
+            Ask::Installs { .. } => 10,
         };
         out.kind(kind);
         out.u64(self.term().bits());
@@ -378,7 +385,7 @@ impl Ask {
                 out.u64(*life);
                 out.u64(*round);
             }
-            Ask::Stand { .. } => {}
+            Ask::Stand { .. } | Ask::Installs { .. } => {}
         }
         out.0
     }
@@ -418,6 +425,7 @@ impl Ask {
             }
             9 if term != Term::ZERO => return Err(Bad("a question of no term that has one")),
             9 => Ask::Forgot { life: fields.u64()?, round: fields.u64()? },
+            10 => Ask::Installs { term },
             _ => return Err(Bad("unknown question of a replica")),
         };
         fields.end()?;

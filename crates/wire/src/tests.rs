@@ -55,6 +55,7 @@ fn asks() -> impl Strategy<Value = Ask> {
             floors
         }),
         terms().prop_map(|term| Ask::Stand { term }),
+        terms().prop_map(|term| Ask::Installs { term }),
         (terms(), any::<u64>()).prop_map(|(term, since)| Ask::Serves { term, since: Nanos(since) }),
         any::<(u64, u64)>().prop_map(|(life, round)| Ask::Forgot { life, round }),
     ]

@@ -26,6 +26,7 @@ use crate::log::Notice;
 use crate::options::StartError;
 use crate::peer::PATIENCE;
 use crate::peer_channel::Patience;
+use crate::peer_commands::Installation;
 use crate::replicate::{Arrivals, Replicator};
 use crate::service::{NewTerm, Replication};
 use crate::takeover::Step;
@@ -40,7 +41,12 @@ impl<T: Transport> Node<T> {
             let &StartSet { term, base, mixed, .. } = start;
             Seen::Installing { term, base, cuts, mixed, members }
         });
-        match self.try_install(start) {
+        let every = Nanos(self.group_options.timing.suspect.0 / 2);
+        let until = began + self.machine.installation_limit();
+        self.tell_of_installation(Some(Installation { term: start.term, every, until }));
+        let installed = self.try_install(start);
+        self.tell_of_installation(None);
+        match installed {
             Ok(()) => {
                 observe(|| Seen::Adopted { term: start.term });
                 let items = self.leading.as_ref().map_or(0, |leader| leader.term.core.engine.index.items());
@@ -54,6 +60,10 @@ impl<T: Transport> Node<T> {
                 Event::NotInstalled(start.term)
             }
         }
+    }
+
+    fn tell_of_installation(&self, installation: Option<Installation>) {
+        self.peers.values().for_each(|peer| peer.commands.tell_of_installation(installation));
     }
 
     fn try_install(&mut self, start: &StartSet) -> Result<(), String> {

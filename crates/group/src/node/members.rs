@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use longarm_base::ReplicaId;
+use longarm_base::{Nanos, ReplicaId};
 use longarm_fabric::{Address, Transport};
 use longarm_host::observe::{Observation as Seen, ReplicaStep, observe, reach};
 use longarm_replica::{Event, Machine};
@@ -111,6 +111,7 @@ impl<T: Transport> Node<T> {
             log: self.options.log.clone(),
             channel: None,
             open: 0,
+            told: Nanos(0),
         };
         match spawn(&format!("longarm-peer-{replica}"), move || peer.run()) {
             Ok(thread) => {

@@ -1,6 +1,6 @@
 //! Followers, and how long each lets others try before it stands.
 
-use longarm_base::{Nanos, ReplicaId};
+use longarm_base::{Nanos, ReplicaId, Term};
 
 use super::{Action, Machine, Role};
 use crate::timing::DOUBLINGS_MAX;
@@ -24,6 +24,21 @@ impl Machine {
         {
             *backoff_until = (*backoff_until).min(now);
         }
+    }
+
+    /// The candidate of the promised term has its majority, and says that it installs the start set: that is
+    /// as good as a leader's heartbeat. An installation may take longer than an election. A replica that
+    /// stood meanwhile would end the term, and would itself have to install as much.
+    pub(super) fn await_install(&mut self, term: Term, now: Nanos) {
+        self.watch.touch(term, now);
+        if let Role::Following { owes: false, backoff_until } = &mut self.role {
+            *backoff_until = (*backoff_until).max(now + self.timing.election);
+        }
+    }
+
+    /// The longest that a candidate tells others that it installs, and that they wait for it therefore.
+    pub fn installation_limit(&self) -> Nanos {
+        Nanos(self.timing.election.0.saturating_mul(1 << DOUBLINGS_MAX))
     }
 
     /// Lets others try before it stands again.

@@ -336,6 +336,7 @@ impl Machine {
             // The report waits for a tick, which brings the state of the page after the fence (L8): a
             // heartbeat that landed since the last tick is not known yet.
             Ask::Promise { .. } => self.follow(true, now),
+            Ask::Installs { .. } if term == self.promised => self.await_install(term, now),
             Ask::Members { members } if term == self.promised => self.keep(from, members, todo),
             Ask::Sync { base, cuts, streams, .. } => {
                 self.make_ready(from, term, SyncFrom { base, cuts, streams }, now, todo);
@@ -360,6 +361,8 @@ impl Machine {
             {
                 self.stand(now, todo);
             }
+            // Whoever lost its memory hears of a term that it did not promise.
+            Ask::Installs { .. } => {}
             Ask::Fetch { .. } | Ask::Adopt { .. } | Ask::Stand { .. } | Ask::Members { .. } => {
                 todo.push(self.refuse(from, term))
             }

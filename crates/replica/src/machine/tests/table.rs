@@ -197,6 +197,7 @@ fn events(promised: Term) -> Vec<(String, u64, Event)> {
             ("adopt", Ask::Adopt { term, reclaimed: 0, floors: Vec::new() }),
             ("stand", Ask::Stand { term }),
             ("serves", Ask::Serves { term, since: Nanos(0) }),
+            ("installs", Ask::Installs { term }),
             ("its replicas", Ask::Members { members: told(term, false) }),
             ("the next replicas", Ask::Members { members: told(term, true) }),
         ] {
