@@ -71,6 +71,9 @@ pub struct Fault {
 const STUTTER: Duration = Duration::from_millis(1_500);
 const STOPPED: RangeInclusive<u64> = 1..=60;
 const GOING: RangeInclusive<u64> = 1..=25;
+/// For how many milliseconds all processes stand still: waits of two seconds are to be over, and more, when
+/// they go on.
+const ASLEEP: RangeInclusive<u64> = 200..=4_000;
 /// How long followers are away in a slow restart.
 const SLOW: [Duration; 2] = [Duration::from_millis(3_000), Duration::from_millis(4_500)];
 
@@ -81,6 +84,7 @@ fn ms(ms: u64) -> Duration {
 /// Draws the steps of one fault.
 struct Draw<'a> {
     leader: NodeId,
+    followers: &'a [NodeId],
     follower: NodeId,
     /// Another follower, where there are five replicas.
     other: Option<NodeId>,
@@ -155,6 +159,7 @@ impl Draw<'_> {
                 let (both, more) = (self.wait(300..=1_000), self.wait(0..=50));
                 vec![Step::Stop(one), Step::Stop(other), both, Step::Go(one), more, Step::Go(other)]
             }
+            Kind::StopAll => self.sleep(),
             Kind::KillLeaderInRejoin => {
                 let away = self.between(ms(0), ms(500));
                 let rejoins = vec![Step::Kill(follower, Some(away)), Step::AwaitStart(follower)];
@@ -168,6 +173,13 @@ impl Draw<'_> {
             Kind::ResetLeader => vec![Step::Cut],
             _ => vec![Step::Cut, self.missed(), Step::Mend],
         }
+    }
+
+    fn sleep(&mut self) -> Vec<Step> {
+        let all = || [self.leader].into_iter().chain(self.followers.iter().copied());
+        let (stopped, going): (Vec<_>, Vec<_>) =
+            (all().map(Step::Stop).collect(), all().map(Step::Go).collect());
+        [stopped, vec![self.wait(ASLEEP)], going].concat()
     }
 
     fn stutter(&mut self, node: NodeId) -> Vec<Step> {
@@ -234,7 +246,7 @@ impl Fault {
         let other = (followers.len() >= 4).then(|| followers[(first + further) % followers.len()]);
         let [lease, suspect] = [timing.promise, timing.suspect].map(|time| Duration::from_nanos(time.0));
         let long = 2 * (lease + suspect);
-        let steps = Draw { leader, follower, other, long, suspect, chance }.steps(kind);
+        let steps = Draw { leader, followers, follower, other, long, suspect, chance }.steps(kind);
         Fault { kind, leader, follower, steps }
     }
 

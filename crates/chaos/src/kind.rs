@@ -20,6 +20,7 @@ pub enum Kind {
     MoveStorm,
     KillTwo,
     StopTwo,
+    StopAll,
     KillLeaderInRejoin,
     AddNode,
     RemoveNode,
@@ -76,6 +77,7 @@ impl Kind {
             Kind::MoveStorm => "leader moved many times in a row",
             Kind::KillTwo => "two of five killed",
             Kind::StopTwo => "two of five stopped",
+            Kind::StopAll => "all stopped at once (the machine sleeps)",
             Kind::KillLeaderInRejoin => "leader killed while a follower rejoins",
             Kind::AddNode => "node added, and removed again",
             Kind::RemoveNode => "node removed, and another added",
@@ -166,7 +168,8 @@ mod tests {
 
     #[test]
     fn kinds_have_names_and_say_what_they_do() {
-        let names = ["kill-two", "stop-two", "add-node", "remove-node", "replace-node", "move-storm"];
+        let names =
+            ["kill-two", "stop-two", "stop-all", "add-node", "remove-node", "replace-node", "move-storm"];
         let more = ["kill-leader-in-rejoin", "kill-leader-in-add", "kill-rejoining", "stutter-leader"];
         for name in names.iter().chain(&more) {
             let kind = Kind::from_str(name, false).expect(name);
