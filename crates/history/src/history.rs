@@ -1,44 +1,60 @@
-//! The operations of all clients together.
+//! The operations and pages of all clients together.
 
 use std::collections::BTreeMap;
 
-use crate::{NEVER, Operation};
+use crate::violation::Who;
+use crate::{NEVER, Operation, Page};
 
-/// Operations of all clients, in any order.
+/// Operations and pages of all clients, in any order. Where there are pages, it is of one group: what other
+/// groups have is absent from them.
 #[derive(Clone, Debug, Default)]
-pub struct History(Vec<Operation>);
+pub struct History {
+    operations: Vec<Operation>,
+    pages: Vec<Page>,
+}
 
 impl History {
     /// Adds one. Whatever end it has, in doubt it has none.
     pub fn push(&mut self, operation: Operation) {
         let end = if operation.in_doubt() { NEVER } else { operation.end };
-        self.0.push(Operation { end, ..operation });
+        self.operations.push(Operation { end, ..operation });
+    }
+
+    /// Adds a page that a client was answered.
+    pub fn push_page(&mut self, page: Page) {
+        self.pages.push(page);
     }
 
     /// Adds what another client noted for itself.
     pub fn merge(&mut self, other: History) {
-        self.0.extend(other.0);
+        self.operations.extend(other.operations);
+        self.pages.extend(other.pages);
     }
 
-    /// How many there are.
+    /// How many operations and pages there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.operations.len() + self.pages.len()
     }
 
     /// Whether nobody did anything.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len() == 0
     }
 
-    /// All of them.
+    /// All operations.
     pub fn operations(&self) -> &[Operation] {
-        &self.0
+        &self.operations
     }
 
-    /// Those of each key, in the order of their calls.
+    /// All pages.
+    pub fn pages(&self) -> &[Page] {
+        &self.pages
+    }
+
+    /// The operations of each key, in the order of their calls.
     pub(crate) fn by_key(&self) -> BTreeMap<u32, Vec<Operation>> {
         let mut keys: BTreeMap<u32, Vec<Operation>> = BTreeMap::new();
-        for operation in &self.0 {
+        for operation in &self.operations {
             keys.entry(operation.key).or_default().push(operation.clone());
         }
         for operations in keys.values_mut() {
@@ -46,5 +62,14 @@ impl History {
             operations.sort_by_key(|operation| (operation.call, operation.end, operation.client));
         }
         keys
+    }
+
+    /// All operations and pages, in the order of their calls.
+    pub(crate) fn by_call(&self) -> Vec<Who<'_>> {
+        let operations = self.operations.iter().map(Who::Operation);
+        let mut all: Vec<Who<'_>> = operations.chain(self.pages.iter().map(Who::Page)).collect();
+        // By client, too: in whatever order clients were merged, the same one is found guilty.
+        all.sort_by_key(|who| (who.call(), who.end(), who.client()));
+        all
     }
 }

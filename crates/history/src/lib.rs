@@ -8,6 +8,10 @@
 //!   writes only.
 //! - [`search`] tries all orders. It knows every operation, and is for short histories.
 //!
+//! Scans show pages of many keys, so that looking at each key alone is not enough: [`cycles`] judges all
+//! operations and pages of a group together, [`scans`] the pages of each iterator. The search tries all orders
+//! of them, too.
+//!
 //! Two more judge what is not in such answers: [`sessions`] that nothing was done twice, [`lost`] that what
 //! was acknowledged is still there at the end. [`Evidence`] asks all of them. [`counters`] judges additions.
 //!
@@ -19,11 +23,16 @@
 //! before it takes effect.
 #![forbid(unsafe_code)]
 
+mod chains;
 pub mod counters;
+pub mod cycles;
+mod graph;
 mod history;
 pub mod lost;
 mod operation;
+mod page;
 mod report;
+pub mod scans;
 pub mod search;
 pub mod sessions;
 pub mod sweep;
@@ -34,5 +43,6 @@ pub mod zones;
 
 pub use history::History;
 pub use operation::{Invocation, NEVER, Operation, OperationOutcome, Value};
+pub use page::{Direction, Item, Page};
 pub use report::{Evidence, HistoryReport};
-pub use violation::Violation;
+pub use violation::{Before, Deed, Violation};

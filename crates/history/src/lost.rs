@@ -14,7 +14,7 @@ pub fn judge(operations: &[Operation], left: &Operation) -> Result<(), Violation
 }
 
 fn violation(rule: &'static str, guilty: &[&Operation]) -> Result<(), Violation> {
-    Err(Violation { rule, guilty: guilty.iter().map(|&operation| operation.clone()).collect() })
+    Err(Violation::of(rule, guilty))
 }
 
 /// What was acknowledged and changed something.

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use longarm_base::Nanos;
 
 use crate::sessions::SessionAnswer;
-use crate::{History, Operation, Violation, lost, search, sessions, sweep, zones};
+use crate::{History, Operation, Violation, cycles, lost, scans, search, sessions, sweep, zones};
+
+/// Up to so many operations and pages together are searched, too: all their orders are not too many.
+const SHORT: usize = 12;
 
 /// What there is to judge.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +27,7 @@ pub struct Evidence<'a> {
 /// What came of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HistoryReport {
-    /// Operations of the history.
+    /// Operations and pages of the history.
     pub operations: usize,
     /// Of them, in doubt.
     pub in_doubt: usize,
@@ -61,6 +64,11 @@ impl Evidence<'_> {
             sweep::judge(operations)?;
             zones::judge(operations)?;
         }
+        // Without pages each operation is on one key, and if each key has an order, all have one together.
+        if !self.history.pages().is_empty() {
+            scans::judge(self.history)?;
+            cycles::judge(self.history)?;
+        }
         for left in self.left {
             lost::judge(keys.get(&left.key).map_or(&[], Vec::as_slice), left)?;
         }
@@ -70,6 +78,12 @@ impl Evidence<'_> {
                 search::Verdict::Illegal(violation) => return Err(violation),
                 search::Verdict::Unknown => *undecided += 1,
             }
+        }
+        if !self.history.pages().is_empty()
+            && self.history.len() <= SHORT
+            && let search::Verdict::Illegal(violation) = search::judge_map(self.history, self.steps)
+        {
+            return Err(violation);
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ pub fn judge(answers: &[SessionAnswer]) -> Result<(), Violation> {
     {
         let first = known.entry((*session, *sequence)).or_insert(operation);
         if let Some(rule) = breach(first, operation) {
-            return Err(Violation { rule, guilty: vec![first.clone(), operation.clone()] });
+            return Err(Violation::of(rule, &[first, operation]));
         }
         // Whoever knows more stands for the rest.
         if (first.in_doubt(), first.version.is_none()) > (operation.in_doubt(), operation.version.is_none()) {

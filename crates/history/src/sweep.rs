@@ -20,7 +20,7 @@ pub fn judge(operations: &[Operation]) -> Result<(), Violation> {
 }
 
 fn violation<T>(rule: &'static str, guilty: &[&Operation]) -> Result<T, Violation> {
-    Err(Violation { rule, guilty: guilty.iter().map(|&operation| operation.clone()).collect() })
+    Err(Violation::of(rule, guilty))
 }
 
 fn writers(operations: &[Operation]) -> Result<BTreeMap<Value, &Operation>, Violation> {

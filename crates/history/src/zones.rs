@@ -38,7 +38,7 @@ pub fn judge(operations: &[Operation]) -> Result<(), Violation> {
     for operation in operations {
         let OperationOutcome::Found(value) = operation.outcome else { continue };
         let Some(zone) = zones.get_mut(&value) else {
-            return Err(Violation { rule: "a value that nobody wrote", guilty: vec![operation.clone()] });
+            return Err(Violation::of("a value that nobody wrote", &[operation]));
         };
         if operation.end < zone.write_call {
             return violation("a value before it was written", operation, zone.last_call);
@@ -59,7 +59,7 @@ fn zone(write: &Operation) -> Zone<'_> {
 }
 
 fn violation<T>(rule: &'static str, one: &Operation, other: &Operation) -> Result<T, Violation> {
-    Err(Violation { rule, guilty: vec![one.clone(), other.clone()] })
+    Err(Violation::of(rule, &[one, other]))
 }
 
 fn in_each_others_way(zones: &[Zone<'_>]) -> Result<(), Violation> {
