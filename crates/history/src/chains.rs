@@ -55,6 +55,8 @@ pub(crate) struct Write {
     /// The times between which it took effect, as far as this key tells.
     soonest: Nanos,
     latest: Nanos,
+    /// The write or look that says so of the latest.
+    bound_by: usize,
 }
 
 /// All that is known of one key.
@@ -186,7 +188,7 @@ impl Chain {
                 Who::Operation(operation) => operation.wrote(),
                 Who::Page(_) => None,
             };
-            Write { deed, version, value, soonest: Nanos(0), latest: NEVER }
+            Write { deed, version, value, soonest: Nanos(0), latest: NEVER, bound_by: deed }
         };
         self.writes = versions.into_iter().map(write).collect();
         self.writes.sort_by_key(|write| (write.version, write.deed));
@@ -262,8 +264,10 @@ impl Chain {
         for &Seen { deed, state } in &self.seen {
             let (call, end) = (deeds[deed].call(), deeds[deed].end());
             // A write is no later than who saw it, nor earlier than who saw what was there before.
-            if let Some(write) = state.checked_sub(1).and_then(|at| self.writes.get_mut(at)) {
-                write.latest = write.latest.min(end);
+            if let Some(write) = state.checked_sub(1).and_then(|at| self.writes.get_mut(at))
+                && end < write.latest
+            {
+                (write.latest, write.bound_by) = (end, deed);
             }
             if let Some(next) = self.writes.get_mut(state) {
                 next.soonest = next.soonest.max(call);
@@ -274,7 +278,11 @@ impl Chain {
             self.writes[at].soonest = self.writes[at].soonest.max(self.writes[at - 1].soonest);
         }
         for at in (1..self.writes.len()).rev() {
-            self.writes[at - 1].latest = self.writes[at - 1].latest.min(self.writes[at].latest);
+            let next = self.writes[at];
+            let write = &mut self.writes[at - 1];
+            if next.latest < write.latest {
+                (write.latest, write.bound_by) = (next.latest, next.bound_by);
+            }
         }
     }
 
@@ -320,6 +328,13 @@ impl Chain {
         let written = operation.wrote().and_then(|value| self.state_of(value));
         let removed = operation.removed().then_some(operation.version).flatten();
         written.or_else(|| self.state_under(removed?)).map(|state| state - 1)
+    }
+
+    /// The last write that took effect before a time, and who shows that.
+    pub fn last_before(&self, time: Nanos) -> Option<[usize; 2]> {
+        let count = self.writes.partition_point(|write| write.latest < time);
+        let write = self.writes[count.checked_sub(1)?];
+        Some([write.deed, write.bound_by])
     }
 
     /// Which states somebody may have seen who looked between these times; `None`: no such state was there.

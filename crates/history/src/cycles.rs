@@ -143,7 +143,10 @@ impl<'a> Order<'a> {
                     Sight::Something => "a key is there that was absent all the time",
                     Sight::Not(_) => "a condition did not hold that held all the time",
                 };
-                self.accuse(rule, [who]);
+                let mut guilty: Vec<usize> = chain.last_before(who.call()).into_iter().flatten().collect();
+                guilty.push(deed);
+                guilty.dedup();
+                self.accuse(rule, guilty.into_iter().map(|deed| self.deeds[deed]).collect::<Vec<_>>());
             }
         }
     }

@@ -1,6 +1,9 @@
 mod evidence;
 mod expiry;
 mod mutations;
+mod pages;
+mod scans;
+mod twin;
 
 use longarm_base::{Csn, Nanos};
 use proptest::prelude::*;
@@ -40,7 +43,7 @@ fn of(version: u64, operation: Operation) -> Operation {
     Operation { version: Some(Csn(version)), ..operation }
 }
 
-fn rule(judged: Result<(), crate::Violation>) -> &'static str {
+fn rule<T: std::fmt::Debug>(judged: Result<T, crate::Violation>) -> &'static str {
     judged.expect_err("a violation").rule
 }
 
