@@ -232,7 +232,9 @@ impl<'a> Order<'a> {
         if operation.in_doubt() && written.is_none() {
             return;
         }
-        match (chain.state_of(expected), chain.writer_of(expected)) {
+        // Nobody finds the value that only he is about to write.
+        let writer = chain.writer_of(expected).filter(|&writer| writer != deed);
+        match (chain.state_of(expected).filter(|_| writer.is_some()), writer) {
             (Some(state), _) => {
                 self.between(deed, operation.key, chain, Placed { first: state, last: state, whole: true });
             }
