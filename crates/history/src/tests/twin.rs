@@ -321,7 +321,7 @@ proptest! {
     #[test]
     fn of_what_no_map_did_all_say_the_same(draws in draws(10, 3), changes in draws(10, 3)) {
         let run = Run::of(&draws);
-        let changed = changes.iter().take(2).fold(run, |run, change| run.mutated(change));
+        let changed = changes.iter().take(3).fold(run, |run, change| run.mutated(change));
         agree(&changed.history())?;
     }
 
@@ -340,14 +340,14 @@ fn what_is_drawn_is_of_all_kinds() {
     let [mut legal, mut illegal, mut open, mut cycles_found] = [0; 4];
     for _ in 0..4_000 {
         let (run, change) = (Run::of(&draw()), draw());
-        let history = run.mutated(&change[0]).history();
+        let history = change.iter().take(3).fold(run, |run, change| run.mutated(change)).history();
         let [is_legal, certain] = agree(&history).expect("they agree");
         legal += usize::from(is_legal && certain);
         illegal += usize::from(!is_legal && certain);
         open += usize::from(!certain);
         cycles_found += usize::from(cycles::judge(&history).is_err_and(|found| !found.before.is_empty()));
     }
-    assert!(legal > 1_000 && illegal > 400 && cycles_found > 200, "{legal} {illegal} {open} {cycles_found}");
+    assert!(legal > 1_000 && illegal > 400 && cycles_found > 100, "{legal} {illegal} {open} {cycles_found}");
     assert!(open < 600, "{open}");
 }
 
