@@ -4,9 +4,11 @@
 //! Quick: additions of one that were answered are as many points in time, each of which its sum names. One in
 //! doubt may have taken effect or not, so it may account for one sum that nobody was told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use longarm_base::Nanos;
+use longarm_base::{Csn, Nanos};
+
+use crate::{Invocation, NEVER, Operation, OperationOutcome, Value};
 
 /// An addition of one, or a read, of one counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,6 +58,42 @@ pub fn judge(counts: &[Count]) -> Result<(), Miscount> {
         enough_added(counts)?;
         sums_ascend(counts)
     })
+}
+
+/// The same as operations, for judges of several keys: a sum is a value, and its own version. So a page that shows
+/// a counter has the sum as the version of the item. A sum that nobody was told is of an addition in doubt: the
+/// first of these that was called for the least such sum, and so on, as none of them is earlier than that.
+pub fn operations(counts: &[Count]) -> Vec<Operation> {
+    let mut counters: BTreeMap<u32, Vec<Count>> = BTreeMap::new();
+    counts.iter().for_each(|count| counters.entry(count.key).or_default().push(*count));
+    counters.values().flat_map(|counts| of_counter(counts)).collect()
+}
+
+fn of_counter(counts: &[Count]) -> Vec<Operation> {
+    let added = |count: &&Count| count.adds && count.told.is_some();
+    let told: BTreeSet<u64> = counts.iter().filter(added).filter_map(|count| count.told).collect();
+    let mut doubt: Vec<&Count> = counts.iter().filter(|count| count.adds && count.told.is_none()).collect();
+    doubt.sort_by_key(|count| (count.call, count.client));
+    let doubt = doubt.into_iter().zip((1..).filter(|sum| !told.contains(sum)));
+    let in_doubt = doubt.map(|(count, sum)| {
+        let outcome = OperationOutcome::InDoubt;
+        operation(&Count { end: NEVER, ..*count }, Invocation::Put(Value(sum)), outcome, Some(sum))
+    });
+    let answered = counts.iter().filter_map(|count| {
+        let sum = count.told?;
+        let (action, outcome) = match (count.adds, sum) {
+            (true, _) => (Invocation::Put(Value(sum)), OperationOutcome::Done),
+            (false, 0) => (Invocation::Get, OperationOutcome::Absent),
+            (false, _) => (Invocation::Get, OperationOutcome::Found(Value(sum))),
+        };
+        Some(operation(count, action, outcome, (sum > 0).then_some(sum)))
+    });
+    in_doubt.chain(answered).collect()
+}
+
+fn operation(count: &Count, action: Invocation, outcome: OperationOutcome, sum: Option<u64>) -> Operation {
+    let &Count { client, key, call, end, .. } = count;
+    Operation { client, key, action, outcome, call, end, version: sum.map(Csn) }
 }
 
 fn miscount<T>(rule: &'static str, guilty: &[Count]) -> Result<T, Miscount> {

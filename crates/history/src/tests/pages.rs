@@ -4,6 +4,7 @@
 use std::ops::Bound;
 
 use super::*;
+use crate::counters::{self, Count};
 use crate::{Before, Deed, Direction, Item, Page, Violation, cycles};
 
 pub const A: u32 = 1;
@@ -288,6 +289,24 @@ fn conditions_hold_in_the_one_order() {
     let later = [one.clone(), two.clone(), put_at(A, 4, 6, 7), told(4)];
     assert!(versions(&later).starts_with("no order"));
     assert!(versions(&[one, two, told(0)]).starts_with("a key is absent"));
+}
+
+#[test]
+fn counters_are_in_the_one_order_too() {
+    let add = |told: Option<u64>, call, end| {
+        let (call, end) = (Nanos(call), if told.is_some() { Nanos(end) } else { NEVER });
+        Count { client: 1, key: A, adds: true, told, call, end }
+    };
+    let read = |told, call, end| Count { adds: false, ..add(Some(told), call, end) };
+    let with = |counts: &[Count]| [counters::operations(counts), vec![put_at(B, 7, 4, 5)]].concat();
+    let counts = [read(0, 0, 1), add(Some(1), 2, 20), add(None, 2, 0), add(Some(3), 3, 30), read(2, 6, 7)];
+    accepted(&with(&counts), &[page(&[[1, 2], [2, 7]], 6, 9), page(&[[1, 3], [2, 7]], 10, 20)]);
+    accepted(&with(&counts), &[page(&[[1, 1]], 3, 9), page(&[], 0, 3)]);
+    // The search does not know that sums ascend.
+    let versions = |page: Page| rule(cycles::judge(&history(&with(&counts), &[page])));
+    assert!(versions(page(&[[1, 1], [2, 7]], 8, 9)).starts_with("no order"));
+    assert!(versions(page(&[[1, 3]], 3, 20)).starts_with("no order"));
+    refused(&with(&counts), &[page(&[[1, 4], [2, 7]], 8, 9)]);
 }
 
 #[test]
