@@ -1,8 +1,8 @@
 //! The writes of one key in the order of their versions, and between which of them somebody looked.
 //!
-//! The state of the key after each write is a number: zero before all of them. Who saw the value or the version
-//! of a write saw its state. Who saw that nothing was there, or only that something was, saw one of several
-//! states: those that were there at a time at which it can have looked.
+//! The state of the key after each write is a number: zero before all of them. Who saw the value or the
+//! version of a write saw its state. Who saw that nothing was there, or only that something was, saw one of
+//! several states: those that were there at a time at which it can have looked.
 //!
 //! Writes whose version nobody knows are in no chain. They are in doubt, as a rule, and then need not have
 //! happened; but they may explain what nothing else does.
@@ -255,8 +255,8 @@ impl Chain {
         Ok(())
     }
 
-    /// Bounds when each write took effect: later writes after earlier ones, and who saw a state looked between
-    /// two writes.
+    /// Bounds when each write took effect: later writes after earlier ones, and who saw a state looked
+    /// between two writes.
     fn bound(&mut self, deeds: &[Who<'_>]) {
         for write in &mut self.writes {
             (write.soonest, write.latest) = (deeds[write.deed].call(), deeds[write.deed].end());

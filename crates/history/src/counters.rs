@@ -60,9 +60,10 @@ pub fn judge(counts: &[Count]) -> Result<(), Miscount> {
     })
 }
 
-/// The same as operations, for judges of several keys: a sum is a value, and its own version. So a page that shows
-/// a counter has the sum as the version of the item. A sum that nobody was told is of an addition in doubt: the
-/// first of these that was called for the least such sum, and so on, as none of them is earlier than that.
+/// The same as operations, for judges of several keys: a sum is a value, and its own version. So a page that
+/// shows a counter has the sum as the version of the item. A sum that nobody was told is of an addition in
+/// doubt: the first of these that was called for the least such sum, and so on, as none of them is earlier
+/// than that.
 pub fn operations(counts: &[Count]) -> Vec<Operation> {
     let mut counters: BTreeMap<u32, Vec<Count>> = BTreeMap::new();
     counts.iter().for_each(|count| counters.entry(count.key).or_default().push(*count));

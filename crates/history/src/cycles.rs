@@ -1,14 +1,14 @@
 //! One order of all operations and pages of a group: the answers say what must be before what, and if that
 //! goes round in a circle, no order explains them (I15e).
 //!
-//! Before each other are: what ended before another was called; the writes of a key, by their versions; a write
-//! and who saw it; who saw a state of a key, and the write that ended that state. Where no such circle is, any
-//! order that keeps to all of this explains all answers. So it finds what a look at each key alone, or at
-//! each page alone, does not: four operations on two keys may each be in order with their neighbours, and have
-//! no order together.
+//! Before each other are: what ended before another was called; the writes of a key, by their versions; a
+//! write and who saw it; who saw a state of a key, and the write that ended that state. Where no such circle
+//! is, any order that keeps to all of this explains all answers. So it finds what a look at each key alone,
+//! or at each page alone, does not: four operations on two keys may each be in order with their neighbours,
+//! and have no order together.
 //!
-//! It is quick, over every operation, and trusts the versions that the store names. Who found nothing names no
-//! version: it saw one of those states without a value that were there in its time, and counts as far as
+//! It is quick, over every operation, and trusts the versions that the store names. Who found nothing names
+//! no version: it saw one of those states without a value that were there in its time, and counts as far as
 //! these follow each other. Operations in doubt may have taken effect at any time after their call, or
 //! never; they did if somebody saw it.
 
@@ -21,9 +21,9 @@ use crate::graph::Graph;
 use crate::violation::{Before, Who};
 use crate::{History, Invocation, Item, Operation, OperationOutcome, Page, Value, Violation};
 
-/// Judges all operations and pages of a group together. Says how many of them left open what they saw or where
-/// they belong: if none did, the history has an order; otherwise it may have none for reasons that the versions
-/// do not show.
+/// Judges all operations and pages of a group together. Says how many of them left open what they saw or
+/// where they belong: if none did, the history has an order; otherwise it may have none for reasons that the
+/// versions do not show.
 pub fn judge(history: &History) -> Result<usize, Violation> {
     if let Some((page, rule)) = history.pages().iter().find_map(|page| Some((page, page.shape().err()?))) {
         return Err(Violation::by(rule, [Who::Page(page)]));

@@ -1,6 +1,6 @@
 //! What must be before what, and the shortest cycle in that. Real time is a row of moments: an operation is
-//! before the moment of its end, and after the last moment before its call. So it takes edges as many as there
-//! are operations, and not as many as there are pairs of them.
+//! before the moment of its end, and after the last moment before its call. So it takes edges as many as
+//! there are operations, and not as many as there are pairs of them.
 
 use std::collections::VecDeque;
 

@@ -9,8 +9,8 @@
 //! - [`search`] tries all orders. It knows every operation, and is for short histories.
 //!
 //! Scans show pages of many keys, so that looking at each key alone is not enough: [`cycles`] judges all
-//! operations and pages of a group together, [`scans`] the pages of each iterator. The search tries all orders
-//! of them, too.
+//! operations and pages of a group together, [`scans`] the pages of each iterator. The search tries all
+//! orders of them, too.
 //!
 //! Two more judge what is not in such answers: [`sessions`] that nothing was done twice, [`lost`] that what
 //! was acknowledged is still there at the end. [`Evidence`] asks all of them. [`counters`] judges additions.

@@ -27,8 +27,8 @@ pub struct Item {
     pub version: Option<Csn>,
 }
 
-/// A page that a client was answered, on the clock of its history. A request without an answer showed nothing,
-/// and is no page. Numbers of keys are in the order in which the store sorts the keys' names.
+/// A page that a client was answered, on the clock of its history. A request without an answer showed
+/// nothing, and is no page. Numbers of keys are in the order in which the store sorts the keys' names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Page {
     /// The client that asked.
@@ -69,8 +69,8 @@ impl Page {
         low..high
     }
 
-    /// The keys of which the page says what is there: all that were asked for, or those up to the last that is
-    /// shown, where the answer was cut. Such a key that is not shown was absent.
+    /// The keys of which the page says what is there: all that were asked for, or those up to the last that
+    /// is shown, where the answer was cut. Such a key that is not shown was absent.
     pub fn covered(&self) -> Range<u64> {
         let Range { start, end } = self.asked();
         match (self.more, self.items.last(), self.direction) {

@@ -1,8 +1,8 @@
 //! The pages of one iterator: each begins after the last key of the one before, and together they leave out
 //! nothing that was there throughout, and show nothing that cannot have been there (I15d).
 //!
-//! It trusts no version, and judges each iterator alone. What was there throughout was acknowledged before the
-//! iterator began, and nobody can have removed it until the iterator ended.
+//! It trusts no version, and judges each iterator alone. What was there throughout was acknowledged before
+//! the iterator began, and nobody can have removed it until the iterator ended.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Pages among operations on single keys: each anomaly at its smallest, and its legal neighbours. A value has the
-//! number of its version, so that the search, which knows no versions, judges the same.
+//! Pages among operations on single keys: each anomaly at its smallest, and its legal neighbours. A value has
+//! the number of its version, so that the search, which knows no versions, judges the same.
 
 use std::ops::Bound;
 
@@ -91,7 +91,7 @@ fn a_page_that_sees_b_too_late_for_what_a_get_saw_of_a() {
         ": it saw key 1 as it was before that wrote it\n",
         "\n  client 1, key 1: Put(Value(2)) -> Done, 2 ns to 20 ns, version 2\n",
         ": that saw what it left of key 1\n",
-        "client 9, scan 1: page of (-, -), Ascending, at most 10 -> key 1 Value(2) version 2, no more, 2 ns to 9 ns",
+        "page of (-, -), Ascending, at most 10 -> key 1 Value(2) version 2, no more, 2 ns to 9 ns",
         ": it saw key 2 as it was before that wrote it",
         "before the first: ",
     ] {

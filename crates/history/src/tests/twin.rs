@@ -1,5 +1,5 @@
-//! The judge of cycles, the search, and a third that tries all orders with the versions: of what a map did, and
-//! of what none did, they say the same.
+//! The judge of cycles, the search, and a third that tries all orders with the versions: of what a map did,
+//! and of what none did, they say the same.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
@@ -130,7 +130,7 @@ impl Run {
             let other = other.get(draw.before as usize % other.len().max(1));
             match (operation.action, other) {
                 (Invocation::Get, None) => {}
-                (Invocation::Get, Some(_)) if draw.kind % 3 == 0 => {
+                (Invocation::Get, Some(_)) if draw.kind.is_multiple_of(3) => {
                     (operation.outcome, operation.version) = (OperationOutcome::Absent, None);
                 }
                 (Invocation::Get, Some(write)) if draw.kind % 3 == 1 => {
@@ -195,7 +195,7 @@ struct All<'a> {
     deeds: Vec<Who<'a>>,
     /// The version of each write in doubt that somebody found.
     found: BTreeMap<(u32, Value), u64>,
-    tried: HashSet<(u64, Vec<(u32, [u64; 3])>)>,
+    tried: HashSet<(u64, States)>,
 }
 
 /// Of a key: its value, or none, the version of that, and the last version of all.
@@ -228,7 +228,7 @@ impl<'a> All<'a> {
         if rest.iter().all(|&at| self.deeds[at].in_doubt()) {
             return true;
         }
-        if !self.tried.insert((done, states.iter().map(|(&key, &state)| (key, state)).collect())) {
+        if !self.tried.insert((done, states.clone())) {
             return false;
         }
         let first_end = rest.iter().map(|&at| self.deeds[at].end()).min().unwrap_or(NEVER);
