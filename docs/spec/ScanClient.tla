@@ -158,7 +158,7 @@ ReadHeaderAgain ==
 
 ReadMark(p) ==
     /\ walk.step = "marks" /\ p \in walk.todo
-    /\ leaf[p].generation = walk.got[p].generation /\ leaf[p].step <= walk.at
+    /\ leaf[p].generation = walk.got[p].generation /\ leaf[p].step = walk.got[p].step
     /\ LET left == walk.todo \ {p}
        IN walk' = [walk EXCEPT !.todo = left,
                                !.step = CASE left # {} -> "marks" [] MarksLast -> "ready" [] OTHER -> "header"]
