@@ -22,6 +22,7 @@ EXTENDS Scan
 
 CONSTANTS
     \* The rules that mutants break.
+    HeaderTerm,    \* the header is of the term whose leader the client has its lease on
     HeaderLast,    \* the header is written after the leaves of its step
     StepCheck,     \* a leaf that changed after the header's step does not count
     Adjoin,        \* the next leaf begins where the one before ends, and the last has no end
@@ -105,8 +106,8 @@ Write1 ==
 Mine == <<header, leaf, flush, split>>
 
 ReadHeader ==
-    /\ scan.step = "asked" /\ walk.step = "none" /\ header.term = scan.term
-    /\ walk' = [NoWalk EXCEPT !.step = "leaves", !.term = header.term, !.at = header.step,
+    /\ scan.step = "asked" /\ walk.step = "none" /\ (HeaderTerm => header.term = scan.term)
+    /\ walk' = [NoWalk EXCEPT !.step = "leaves", !.term = scan.term, !.at = header.step,
                               !.vector = header.vector]
     /\ UNCHANGED <<vars, Mine>>
 
@@ -151,7 +152,7 @@ ReadWord(i) ==
     /\ UNCHANGED <<vars, Mine>>
 
 ReadHeaderAgain ==
-    /\ walk.step = "header" /\ header.term = walk.term /\ walk.words \subseteq header.vector
+    /\ walk.step = "header" /\ (HeaderTerm => header.term = walk.term) /\ walk.words \subseteq header.vector
     /\ walk' = IF MarksLast THEN [walk EXCEPT !.step = "marks", !.todo = walk.used]
                ELSE [walk EXCEPT !.step = "ready", !.words = {}]
     /\ UNCHANGED <<vars, Mine>>
