@@ -34,7 +34,7 @@ CONSTANTS
 
 VARIABLES
     header,        \* [term, step, vector]
-    leaf,          \* leaf[p]: [generation, step, low, high, items]; high 3: no end
+    leaf,          \* leaf[p]: [generation, step, low, high, items]
     flush,         \* what the owner still has to write, in order: <<place, leaf>>, or <<0, header>>
     split,         \* whether place 2 is in use
     walk           \* the client's walk
@@ -42,7 +42,8 @@ VARIABLES
 own == <<header, leaf, flush, split, walk>>
 all == <<vars, own>>
 
-End3 == 3
+\* As a leaf's upper fence: there is none.
+NoEnd == 3
 Places == {1, 2}
 Nowhere == [generation |-> 0, step |-> 0, low |-> 0, high |-> 0, items |-> <<0, 0>>]
 NoWalk == [step |-> "none", term |-> 0, at |-> 0, vector |-> {}, got |-> <<Nowhere, Nowhere>>, used |-> {},
@@ -51,7 +52,7 @@ NoWalk == [step |-> "none", term |-> 0, at |-> 0, vector |-> {}, got |-> <<Nowhe
 InitClient ==
     /\ Init
     /\ header = [term |-> 1, step |-> 0, vector |-> {}]
-    /\ leaf = <<[Nowhere EXCEPT !.low = 1, !.high = End3], Nowhere>>
+    /\ leaf = <<[Nowhere EXCEPT !.low = 1, !.high = NoEnd], Nowhere>>
     /\ flush = <<>> /\ split = FALSE /\ walk = NoWalk
 
 -----------------------------------------------------------------------------
@@ -62,27 +63,28 @@ Within(low, high, table) == [k \in Keys |-> IF low <= k /\ k < high THEN table[k
 \* The leaves of the next step, in the order in which they are written.  A leaf changes if an entry counts in
 \* it, or a marker goes, or its fences change.  An older entry than the tree has does not count.
 Changes(next, taken, step) ==
-    LET new(p, low, high, g) ==
+    LET new(low, high, g) ==
             [generation |-> g, step |-> step, low |-> low, high |-> high, items |-> Within(low, high, next)]
-        ofTwo == leaf[2].generation
         counts(k) == Newest(taken, k) > tree[k]
         changed(p) ==
             \/ Within(leaf[p].low, leaf[p].high, next) # leaf[p].items
             \/ TouchAll /\ \E k \in Keys : leaf[p].low <= k /\ k < leaf[p].high /\ counts(k)
-        same(p) == IF changed(p) THEN <<<<p, new(p, leaf[p].low, leaf[p].high, leaf[p].generation)>>>> ELSE <<>>
+        same(p) ==
+            IF changed(p) THEN <<<<p, new(leaf[p].low, leaf[p].high, leaf[p].generation)>>>> ELSE <<>>
     IN IF ~split THEN
            {[split |-> FALSE, row |-> same(1)],
-            [split |-> TRUE, row |-> <<<<2, new(2, 2, End3, ofTwo)>>, <<1, new(1, 1, 2, 0)>>>>]}
+            [split |-> TRUE, row |-> <<<<2, new(2, NoEnd, leaf[2].generation)>>, <<1, new(1, 2, 0)>>>>]}
        ELSE
            {[split |-> TRUE, row |-> same(2) \o same(1)],
-            [split |-> FALSE, row |-> <<<<1, new(1, 1, End3, 0)>>,
+            [split |-> FALSE, row |-> <<<<1, new(1, NoEnd, 0)>>,
                                         <<2, [leaf[2] EXCEPT !.generation = @ + 1]>>>>]}
 
 \* Taking a sample or a start set begins a step, unless nothing came with it.
 Step ==
     LET next == [term |-> following', step |-> header.step + 1, vector |-> vector']
+        taken == (IF following' = following THEN vector' ELSE start) \ vector
     IN IF vector' = vector /\ following' = following THEN UNCHANGED <<flush, split>>
-       ELSE \E new \in Changes(tree', (IF following' = following THEN vector' ELSE start) \ vector, next.step) :
+       ELSE \E new \in Changes(tree', taken, next.step) :
            /\ split' = new.split
            /\ flush' = IF HeaderLast THEN Append(new.row, <<0, next>>) ELSE <<<<0, next>>>> \o new.row
 
@@ -92,7 +94,7 @@ Feed ==
     /\ Step
     /\ UNCHANGED <<header, leaf, walk>>
 
-Write1 ==
+WriteNext ==
     /\ flush # <<>> /\ flush' = Tail(flush)
     /\ LET place == Head(flush)[1]
            what == Head(flush)[2]
@@ -126,8 +128,8 @@ First(p) == p \in walk.used /\ walk.got[p].low <= from
 Covers(p, q) ==
     /\ First(p)
     /\ IF Adjoin THEN
-           IF p = q THEN walk.got[p].high = End3
-           ELSE q \in walk.used /\ walk.got[q].low = walk.got[p].high /\ walk.got[q].high = End3
+           IF p = q THEN walk.got[p].high = NoEnd
+           ELSE q \in walk.used /\ walk.got[q].low = walk.got[p].high /\ walk.got[q].high = NoEnd
        ELSE q \in walk.used
 
 Walked ==
@@ -145,10 +147,11 @@ ReadWord(i) ==
     /\ LET words == walk.words \cup {n \in CommittedWords : Term(n) = walk.term /\ Stream(n) = i}
            left == walk.todo \ {i}
            same == words \subseteq walk.vector
-       IN walk' = CASE left # {} -> [walk EXCEPT !.words = words, !.todo = left]
-                    [] same \/ ~Marks -> [walk EXCEPT !.step = "ready", !.words = {}, !.todo = {}]
-                    [] OTHER -> [walk EXCEPT !.step = IF MarksLast THEN "header" ELSE "marks",
-                                             !.words = words, !.todo = IF MarksLast THEN {} ELSE walk.used]
+       IN walk' =
+           CASE left # {} -> [walk EXCEPT !.words = words, !.todo = left]
+             [] same \/ ~Marks -> [walk EXCEPT !.step = "ready", !.words = {}, !.todo = {}]
+             [] MarksLast -> [walk EXCEPT !.step = "header", !.words = words, !.todo = {}]
+             [] OTHER -> [walk EXCEPT !.step = "marks", !.words = words, !.todo = walk.used]
     /\ UNCHANGED <<vars, Mine>>
 
 ReadHeaderAgain ==
@@ -162,7 +165,9 @@ ReadMark(p) ==
     /\ leaf[p].generation = walk.got[p].generation /\ leaf[p].step = walk.got[p].step
     /\ LET left == walk.todo \ {p}
        IN walk' = [walk EXCEPT !.todo = left,
-                               !.step = CASE left # {} -> "marks" [] MarksLast -> "ready" [] OTHER -> "header"]
+                               !.step = CASE left # {} -> "marks"
+                                          [] MarksLast -> "ready"
+                                          [] OTHER -> "header"]
     /\ UNCHANGED <<vars, Mine>>
 
 \* What was READ does not fit: all again.
@@ -187,7 +192,7 @@ Beside ==
 
 NextClient ==
     \/ Beside /\ UNCHANGED own
-    \/ Feed \/ Write1
+    \/ Feed \/ WriteNext
     \/ ReadHeader \/ Walked \/ ReadHeaderAgain \/ Again \/ Ready
     \/ \E p \in Places : ReadMark(p) \/ \E g \in 0..leaf[p].generation : ReadLeaf(p, g)
     \/ \E i \in Streams : ReadWord(i)
