@@ -365,7 +365,6 @@ OneWrite == {<<<<1, k, "put">>>> : k \in Keys}
 TwoWrites == {<<<<1, k, "put">>, <<i, j, what>>>> : k, j \in Keys, i \in Streams, what \in {"put", "del"}}
 Writes == {<<i, k, what>> : i \in Streams, k \in Keys, what \in {"put", "del"}}
 ThreeWrites == {<<<<1, 1, "put">>, b, c>> : b, c \in Writes}
-TwoOfThree == {<<<<1, 1, "put">>, b, <<1, 1, "put">>>> : b \in {<<2, 2, "put">>, <<2, 1, "del">>}}
 Rewritten == {<<<<1, 2, "put">>, <<1, 2, "put">>>>}
 Undone == {<<<<1, 1, "put">>, <<1, 1, "del">>, <<2, 2, "put">>>>}
 =============================================================================
