@@ -73,7 +73,9 @@ fn seeds(text: &str) -> Result<std::ops::Range<u64>, String> {
         |text: &str| text.parse::<u64>().map_err(|_| format!("{text:?} is no number; give 7 or 0..100"));
     match text.split_once("..") {
         None => number(text).map(|seed| seed..seed.saturating_add(1)),
-        Some((first, end)) => Ok(number(first)?..number(end)?),
+        Some((first, end)) => Some(number(first)?..number(end)?)
+            .filter(|seeds| !seeds.is_empty())
+            .ok_or_else(|| format!("there is no seed in {text}; give 0..100, without 100")),
     }
 }
 
