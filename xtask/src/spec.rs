@@ -237,6 +237,8 @@ fn tlc(root: &Path, folder: &Path, jar: &Path, config: &Config) -> Result<String
     // TLC unpacks its standard modules into the temporary folder, under names that are the same in each
     // process, and removes them at its end: in a folder that two share, one reads what the other truncates.
     command.arg(format!("-Djava.io.tmpdir={}", own.display()));
+    // A mutant is found within seconds: to compile TLC well would take half of them.
+    command.args(config.breaks.is_some().then_some("-XX:TieredStopAtLevel=1"));
     command.args([HEAP, "-XX:+UseParallelGC", "-cp"]).arg(jar);
     // -deadlock: that nothing more can happen within the bounds is no error.
     command.args(["tlc2.TLC", "-workers", "1", "-deadlock", "-metadir"]).arg(&own);
