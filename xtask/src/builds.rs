@@ -1,12 +1,7 @@
 //! How other programs are called that build: cargo above all.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
-
-/// Optimised builds for checks, nearly as fast as those that ship, are made in half the time when cargo is
-/// told this.
-pub const QUICKLY_BUILT: &[(&str, &str)] =
-    &[("CARGO_PROFILE_RELEASE_LTO", "off"), ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")];
+use std::process::{Command, Stdio};
 
 /// A program, called as a shell would: without what `cargo run` told us of our own package. Build scripts
 /// look at that (`ring` does), so a build by us and one by hand would each undo the other.
@@ -33,24 +28,86 @@ pub fn status(cargo: &mut Command) -> Result<bool, String> {
 
 /// Builds the program, optimised; where it is, if it builds.
 pub fn longarm(root: &Path) -> Result<Option<PathBuf>, String> {
-    Ok(programs(root, &["longarm"], &[])?.map(|folder| folder.join("longarm")))
+    Ok(programs(root, &["longarm"])?.map(|folder| folder.join("longarm")))
 }
 
-/// Builds the programs of these packages, optimised, with these variables; the folder where they are, if they
-/// build.
-pub fn programs(root: &Path, packages: &[&str], env: &[(&str, &str)]) -> Result<Option<PathBuf>, String> {
+/// Builds the programs of these packages as they ship; the folder where they are, if they build.
+pub fn programs(root: &Path, packages: &[&str]) -> Result<Option<PathBuf>, String> {
     let mut build = cargo();
     build.args(["build", "--release"]).args(packages.iter().flat_map(|package| ["-p", package]));
-    if !status(build.envs(env.iter().copied()).current_dir(root))? {
+    if !status(build.current_dir(root))? {
         return Ok(None);
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    Ok(Some(target.join("release")))
+    Ok(Some(target(root).join("release")))
+}
+
+fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from)
+}
+
+/// All tests, and the programs that some of them run: as `cargo test` has them, since another choice would
+/// have cargo build nearly everything anew. They are optimised, and can have faults built in
+/// (`longarm_base::Mutant`).
+pub struct Tests {
+    root: PathBuf,
+    /// What cargo said of them.
+    said: String,
+}
+
+impl Tests {
+    /// Builds them.
+    pub fn build(root: &Path) -> Result<Tests, String> {
+        let output = cargo()
+            .args(["test", "--no-run", "--workspace"])
+            .current_dir(root)
+            .stderr(Stdio::piped())
+            .output()
+            .map_err(|error| format!("cannot run cargo: {error}"))?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.success() {
+            Ok(Tests { root: root.to_path_buf(), said })
+        } else {
+            Err(format!("the tests do not build:\n{said}"))
+        }
+    }
+
+    /// The test program of this name.
+    pub fn test(&self, program: &str) -> Result<PathBuf, String> {
+        let path = executable(&self.said, program);
+        path.map(|path| self.root.join(path))
+            .ok_or(format!("{program} is not among the tests:\n{}", self.said))
+    }
+
+    /// The program of this name that tests run.
+    pub fn program(&self, name: &str) -> PathBuf {
+        target(&self.root).join("debug").join(name)
+    }
+}
+
+/// The test program of this name that cargo says it made: `Executable tests/x.rs (target/debug/deps/x-0123)`.
+fn executable<'a>(said: &'a str, program: &str) -> Option<&'a str> {
+    let made = said.lines().filter(|line| line.trim_start().starts_with("Executable "));
+    let mut paths = made.filter_map(|line| line.rsplit_once('(')?.1.strip_suffix(')'));
+    paths.find(|path| {
+        let file = path.rsplit_once('/').map_or(*path, |(_, file)| file);
+        file.rsplit_once('-').is_some_and(|(name, _)| name == program)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_program_is_found_in_what_cargo_says() {
+        let said = "   Compiling a v0.1.0\n    Finished `test` profile\n  \
+                    Executable unittests src/lib.rs (target/debug/deps/longarm_verbs-1f)\n  \
+                    Executable tests/verbs/main.rs (target/debug/deps/verbs-f0ca)\n";
+        assert_eq!(executable(said, "verbs"), Some("target/debug/deps/verbs-f0ca"));
+        assert_eq!(executable(said, "longarm_verbs"), Some("target/debug/deps/longarm_verbs-1f"));
+        assert_eq!(executable(said, "v"), None);
+        assert_eq!(executable("error: no such package", "verbs"), None);
+    }
 
     #[test]
     fn others_do_not_see_our_package() {

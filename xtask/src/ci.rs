@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::builds::{QUICKLY_BUILT, as_from_shell};
+use crate::builds::as_from_shell;
 
 /// One named check.
 struct Step {
@@ -26,7 +26,7 @@ const fn xtask(name: &'static str, args: &'static [&'static str]) -> Step {
     Step { more: args, ..cargo(name, &["run", "--quiet", "--package", "xtask", "--"]) }
 }
 
-/// The order is: what fails fastest first. What was built for one step another one uses.
+/// The order is: what fails fastest first. What `cargo test` builds, all that run programs use.
 const STEPS: &[Step] = &[
     cargo("fmt", &["fmt", "--all", "--check"]),
     xtask("tidy", &["tidy"]),
@@ -38,12 +38,6 @@ const STEPS: &[Step] = &[
         // The pages are for those who work on the code: links to private items lead somewhere.
         env: &[("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links")],
         ..cargo("doc", &["doc", "--workspace", "--no-deps", "--all-features", "--document-private-items"])
-    },
-    Step {
-        // The crates whose races and copies look different when optimised.
-        more: &["-p=longarm-memory", "-p=longarm-store", "-p=longarm-index", "-p=longarm-fabric"],
-        env: QUICKLY_BUILT,
-        ..cargo("release", &["test", "--release", "--no-fail-fast"])
     },
     // What CI has of the specifications: all mutants, and instances that take seconds.
     xtask("spec", &["spec"]),

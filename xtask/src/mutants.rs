@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::builds::{QUICKLY_BUILT, cargo};
+use crate::builds::Tests;
 
 /// What finds a fault that was built in.
 enum Finder {
@@ -155,8 +155,7 @@ const MUTANTS: &[(&str, Finder)] = &[
     ),
 ];
 
-/// The programs that find these faults. Of their own, so that nothing that ships is ever linked with faults;
-/// built in a hurry, once for all faults.
+/// The programs that find these faults. What ships is never linked with faults; what tests are built from is.
 pub struct Finders {
     wanted: Vec<&'static (&'static str, Finder)>,
     simulator: PathBuf,
@@ -165,20 +164,14 @@ pub struct Finders {
 }
 
 impl Finders {
-    /// Builds what finds every fault, or each of those that are named; none if it does not build.
-    pub fn build(root: &Path, only: &[&str]) -> Result<Option<Finders>, String> {
+    /// Builds what finds every fault, or each of those that are named.
+    pub fn build(root: &Path, only: &[&str]) -> Result<Finders, String> {
         if let Some(unknown) = only.iter().find(|only| MUTANTS.iter().all(|(mutant, _)| mutant != *only)) {
             return Err(format!("no mutant is called {unknown}: see crates/base/src/mutant.rs"));
         }
         let is_wanted = |(mutant, _): &&(&str, Finder)| only.is_empty() || only.contains(mutant);
         let wanted: Vec<_> = MUTANTS.iter().filter(is_wanted).collect();
-        let target = root.join("target/mutants");
-        let cargo = |args: &[&str]| {
-            let mut command = cargo();
-            command.args(args).args(["--release", "--target-dir"]).arg(&target).current_dir(root);
-            command.envs(QUICKLY_BUILT.iter().copied());
-            command
-        };
+        let tests = Tests::build(root)?;
         let packages: BTreeSet<&str> = wanted
             .iter()
             .filter_map(|(_, finder)| match finder {
@@ -186,27 +179,16 @@ impl Finders {
                 Sim(..) => None,
             })
             .collect();
-        let mut simulator = cargo(&["build", "--quiet", "--features", "mutants"]);
-        if !output(simulator.args(["--package", "longarm-sim"]).stderr(Stdio::inherit()))?.status.success() {
-            return Ok(None);
-        }
-        let mut said = String::new();
-        if !packages.is_empty() {
-            let mut tests = cargo(&["test", "--no-run", "--lib", "--features", "longarm-base/mutants"]);
-            let built = output(tests.args(packages.iter().flat_map(|package| ["--package", *package])))?;
-            said = String::from_utf8_lossy(&built.stderr).into_owned();
-            if !built.status.success() {
-                eprint!("{said}");
-                return Ok(None);
-            }
-        }
-        let tests = packages.into_iter().map(|package| {
+        let program = |package: &'static str| {
             let folder = root.join("crates").join(package.trim_start_matches("longarm-"));
-            let program = executable(&said, package).ok_or(format!("cargo names no tests of {package}"))?;
-            Ok((package, [folder, root.join(program)]))
-        });
-        let simulator = target.join("release/longarm-sim");
-        Ok(Some(Finders { wanted, simulator, tests: tests.collect::<Result<_, String>>()? }))
+            Ok((package, [folder, tests.test(&package.replace('-', "_"))?]))
+        };
+        let simulator = tests.program("longarm-sim");
+        Ok(Finders {
+            wanted,
+            simulator,
+            tests: packages.into_iter().map(program).collect::<Result<_, String>>()?,
+        })
     }
 
     /// The simulator with this fault, or with `none`.
@@ -223,15 +205,6 @@ impl Finders {
         command.args(["--exact", name]).current_dir(folder).env("LONGARM_MUTANT", mutant);
         command
     }
-}
-
-/// The program of a package's unit tests, of what cargo says:
-/// `Executable unittests src/lib.rs (target/mutants/release/deps/longarm_engine-0123)`.
-fn executable(said: &str, package: &str) -> Option<PathBuf> {
-    let start = format!("/{}-", package.replace('-', "_"));
-    let named = said.lines().filter(|line| line.contains("Executable unittests"));
-    let mut paths = named.filter_map(|line| line.split_once('(')?.1.strip_suffix(')'));
-    paths.find(|path| path.contains(&start)).map(PathBuf::from)
 }
 
 /// Every fault that is wanted must be found.
@@ -298,17 +271,6 @@ fn output(program: &mut Command) -> Result<Output, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_cargo_says_of_its_programs_is_understood() {
-        let said = "   Compiling longarm-engine v0.1.0 (/src/crates/engine)\n  \
-                    Executable unittests src/lib.rs (target/mutants/release/deps/longarm_engine-01ab)\n  \
-                    Executable unittests src/lib.rs (target/mutants/release/deps/longarm_group-23cd)\n";
-        let named = |package| executable(said, package);
-        assert_eq!(named("longarm-group"), Some("target/mutants/release/deps/longarm_group-23cd".into()));
-        assert_eq!(named("longarm-engine"), Some("target/mutants/release/deps/longarm_engine-01ab".into()));
-        assert_eq!(named("longarm-base"), None);
-    }
 
     #[test]
     fn every_mutant_has_a_scenario_that_finds_it() {

@@ -4,10 +4,10 @@
 //! was skipped for one that passed. A machine that cannot start is a failure with its reason.
 
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::time::Instant;
 
-use crate::builds::cargo;
+use crate::builds::Tests;
 
 /// Packages with such tests, and which of their tests those are (the rest runs everywhere).
 const SUITES: &[Suite] = &[
@@ -41,17 +41,16 @@ pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
     // The tests know the devices by variables.
     let mut script =
         "bad=0; export LONGARM_VERBS_DEVICES=rxe0,rxe1 LONGARM_VERBS_NODES=rxe1,rxe2,rxe3\n".to_string();
-    let said = build(root)?;
+    let tests = Tests::build(root)?;
     for suite in SUITES {
-        let binary = executable(&said, suite.program)
-            .ok_or_else(|| format!("the tests of {} were not built:\n{said}", suite.package))?;
+        let program = tests.test(suite.program)?;
         // The tests of a crate expect to be where cargo would start them; one at a time, because some cut the
         // wire.
         let folder = root.join("crates").join(suite.package.trim_start_matches("longarm-"));
         script.push_str(&format!(
             "cd '{}' && '{}' --include-ignored --test-threads=1 {} || bad=1\n",
             folder.display(),
-            root.join(binary).display(),
+            program.display(),
             suite.filter
         ));
     }
@@ -70,29 +69,6 @@ fn verdict(status: ExitStatus) -> String {
     }
 }
 
-/// Builds all tests, as `cargo test` does: another choice would have cargo build nearly everything anew. What
-/// cargo says of it.
-fn build(root: &Path) -> Result<String, String> {
-    let output = cargo()
-        .args(["test", "--no-run", "--workspace"])
-        .current_dir(root)
-        .stderr(Stdio::piped())
-        .output()
-        .map_err(|error| format!("cannot run cargo: {error}"))?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    if output.status.success() { Ok(said) } else { Err(format!("the tests do not build:\n{said}")) }
-}
-
-/// The program of this name that cargo says it made: `Executable tests/x.rs (target/debug/deps/x-0123)`.
-fn executable<'a>(said: &'a str, program: &str) -> Option<&'a str> {
-    let made = said.lines().filter(|line| line.trim_start().starts_with("Executable "));
-    let mut paths = made.filter_map(|line| line.rsplit_once('(')?.1.strip_suffix(')'));
-    paths.find(|path| {
-        let file = path.rsplit_once('/').map_or(*path, |(_, file)| file);
-        file.rsplit_once('-').is_some_and(|(name, _)| name == program)
-    })
-}
-
 /// Runs a script in a machine with four devices, rxe0 to rxe3, for so many seconds at most.
 pub fn in_machine(limit: u32, script: &str) -> Result<ExitStatus, String> {
     let ourselves = std::env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
@@ -105,17 +81,6 @@ pub fn in_machine(limit: u32, script: &str) -> Result<ExitStatus, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_program_is_found_in_what_cargo_says() {
-        let said = "   Compiling a v0.1.0\n    Finished `test` profile\n  \
-                    Executable unittests src/lib.rs (target/debug/deps/longarm_verbs-1f)\n  \
-                    Executable tests/verbs/main.rs (target/debug/deps/verbs-f0ca)\n";
-        assert_eq!(executable(said, "verbs"), Some("target/debug/deps/verbs-f0ca"));
-        assert_eq!(executable(said, "longarm_verbs"), Some("target/debug/deps/longarm_verbs-1f"));
-        assert_eq!(executable(said, "v"), None);
-        assert_eq!(executable("error: no such package", "verbs"), None);
-    }
 
     #[test]
     fn every_suite_is_of_a_package_that_stands_where_the_script_looks() {

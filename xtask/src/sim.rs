@@ -18,12 +18,12 @@ pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
             let fresh = format!("{}..{}", now << 10, (now << 10) + FRESH);
             // One build for all, and mutants say nothing if the program that has none is not sound.
-            let Some(finders) = Finders::build(root, &[])? else { return Ok(false) };
+            let finders = Finders::build(root, &[])?;
             let sound = |seeds| status(finders.simulator("none").args(["--seeds", seeds]));
             Ok(sound(FIXED)? && sound(&fresh)? && mutants::run(&finders)?)
         }
         ["--mutants", only @ ..] => {
-            let Some(finders) = Finders::build(root, only)? else { return Ok(false) };
+            let finders = Finders::build(root, only)?;
             let sound = || status(finders.simulator("none").args(["--seeds", "0..5"]));
             Ok((!only.is_empty() || sound()?) && mutants::run(&finders)?)
         }

@@ -1,11 +1,12 @@
 //! `cargo x torture`: real processes of groups, killed, stopped and cut off, while clients note what they
-//! see (`longarm-chaos`, optimised). `--seconds N` is how long; what else follows goes to that program.
+//! see (`longarm-chaos`, as it ships; in CI, as tests have it). `--seconds N` is how long; what else
+//! follows goes to that program.
 //! Over verbs it happens in a virtual machine with RDMA devices, at times that such a machine can keep.
 
 use std::path::Path;
 use std::process::Command;
 
-use crate::builds::{QUICKLY_BUILT, programs};
+use crate::builds::{Tests, programs};
 use crate::rdma::in_machine;
 
 /// What CI does. Relays between several groups, or five nodes, would want more than two cores. Little memory:
@@ -35,30 +36,31 @@ const MARGIN: u32 = 600;
 
 /// Runs it; `Ok(true)` if every answer was explained. `--ci`: short ones over shm and tcp.
 pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
-    let env = if args == ["--ci"] { QUICKLY_BUILT } else { &[] };
-    // It starts the other, which is to be beside it.
-    let Some(folder) = programs(root, &["longarm", "longarm-chaos"], env)? else { return Ok(false) };
-    let program = folder.join("longarm-chaos");
-    let torture = |args: &[String]| -> Result<bool, String> {
-        let status = Command::new(&program).args(args).status();
-        Ok(status.map_err(|error| format!("cannot run longarm-chaos: {error}"))?.success())
-    };
     if let ["--ci"] = args {
+        let program = Tests::build(root)?.program("longarm-chaos");
         for words in CI {
             let words: Vec<String> = [*words, PATIENT].concat().into_iter().map(String::from).collect();
-            if !torture(&words)? {
+            if !torture(&program, &words)? {
                 return Ok(false);
             }
         }
         return Ok(true);
     }
+    // It starts the other, which is to be beside it.
+    let Some(folder) = programs(root, &["longarm", "longarm-chaos"])? else { return Ok(false) };
+    let program = folder.join("longarm-chaos");
     let words = translated(args)?;
     if words.windows(2).any(|pair| pair == ["--transport", "verbs"]) {
         let (seconds, words) = emulated(words)?;
         let script = format!("LONGARM_VERBS_DEVICE=rxe0 exec '{}' {}", program.display(), words.join(" "));
         return Ok(in_machine(seconds + MARGIN, &script)?.success());
     }
-    torture(&words)
+    torture(&program, &words)
+}
+
+fn torture(program: &Path, words: &[String]) -> Result<bool, String> {
+    let status = Command::new(program).args(words).status();
+    Ok(status.map_err(|error| format!("cannot run longarm-chaos: {error}"))?.success())
 }
 
 /// What an emulated machine is to run, and how many seconds faults strike there.
