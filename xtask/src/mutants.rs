@@ -153,6 +153,10 @@ const MUTANTS: &[(&str, Finder)] = &[
             "catch_up::tests::a_follower_counts_after_all_that_it_needs_has_landed_whatever_it_held",
         ),
     ),
+    ("LeftFirst", Test("longarm-index", "tree::tests::cuts::split_of_a_leaf")),
+    ("NoGeneration", Test("longarm-index", "tree::tests::cuts::merge_into_the_left_neighbour")),
+    ("NodeLater", Test("longarm-index", "tree::tests::cuts::a_step_is_seen_as_a_whole")),
+    ("NoAdjoin", Test("longarm-index", "tree::tests::cuts::a_leaf_comes_between_two_that_a_cache_knows")),
 ];
 
 /// The programs that find these faults. What ships is never linked with faults; what tests are built from is.

@@ -31,6 +31,12 @@ pub const PAIR_SLOTS_MAX: usize = 32;
 /// Hash tables that may be live at once: one in use, and those a resize is moving pairs between.
 pub const TABLES_MAX: usize = 4;
 
+/// Levels of an ordered tree, the leaves' included: inner nodes have at least a dozen children where keys are
+/// short, and at least three where all are as long as may be.
+pub const TREE_HEIGHT_MAX: usize = 12;
+/// Streams of one term whose applied positions a tree's header has room for.
+pub const TREE_STREAMS_MAX: usize = 1024;
+
 /// Longest READ that a client posts at once; larger values are fetched in pieces of this size.
 pub const READ_MAX: u32 = 256 << 10;
 /// Work requests a queue pair may have outstanding.

@@ -145,6 +145,14 @@ pub enum Mutant {
     TrustCompletion,
     /// A follower is given the lines of segments that it had let go of before their content (L16).
     LinesFirst,
+    /// A step's flush stores left nodes before the right ones that they name (B2).
+    LeftFirst,
+    /// A reader does not compare the generation of a node with that of the pointer (B2).
+    NoGeneration,
+    /// A reader takes a leaf that was changed after the step that it looks at (B6).
+    NodeLater,
+    /// A reader does not compare the fences of neighbours (B2).
+    NoAdjoin,
 }
 
 impl Mutant {

@@ -1,0 +1,352 @@
+//! The owner's side of an ordered tree: steps of changes, each published as a whole.
+//!
+//! Writes: one owner, alone. Reads: anyone (`reader.rs`), and the owner itself between changes (`walk.rs`).
+//! (1) What a step changes, it changes in private copies (`cache.rs`); their words are stored at its end, in
+//!     an order that keeps each pointer's target there, and the header last. So what a header says, root and
+//!     positions, is in the region when the header is.
+//! (2) A node's mark names the step that changed it last. Who has the header of a step takes no leaf that a
+//!     later step has changed: all leaves that it takes are of one state of the tree.
+//! (3) A place is used again from the next step on, under its next generation.
+//! (4) Nothing of an entry is done by halves: without room it is refused, and the tree is as before it.
+
+use longarm_base::limits::TREE_STREAMS_MAX;
+use longarm_base::{Csn, Term};
+use longarm_memory::{OwnedWords, SumKey};
+
+use super::cache::Cache;
+use super::edit;
+use super::encode::{Frame, encode};
+use super::header::Header;
+use super::layout::{BLOCK_UNITS, NODES_AT, Pointer, Unit};
+use super::node::{NodeView, SplitKey};
+use super::path::{Path, Target};
+use super::places::Places;
+use super::record::LeafRecord;
+use super::rules::{Ages, TreeEntry, Verdict, judge};
+
+/// Changed nodes beyond which a step stores what it has: it bounds the private copies of a long step.
+const DIRTY_MAX: usize = 4096;
+
+/// How to make a tree.
+#[derive(Clone, Copy, Debug)]
+pub struct TreeOptions {
+    /// Bytes of the smallest node.
+    pub unit: Unit,
+    /// Bytes of the region to use at most, both copies of the header included.
+    pub bytes_max: u64,
+    /// A node that had fewer keys than this after a split becomes larger instead, as far as it goes.
+    pub least_keys: usize,
+    /// Private copies of leaves that stay from step to step.
+    pub leaves_kept: usize,
+    /// The same of inner nodes: all of them, in most trees.
+    pub inner_kept: usize,
+}
+
+impl Default for TreeOptions {
+    fn default() -> TreeOptions {
+        TreeOptions {
+            unit: Unit::Kib,
+            bytes_max: u64::MAX,
+            least_keys: 12,
+            leaves_kept: 64,
+            inner_kept: 4096,
+        }
+    }
+}
+
+/// The region has no room for what another key may take: give it up, or delete keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the ordered tree has no room left in its {bytes} bytes")]
+pub struct TreeFull {
+    /// Bytes that it may use.
+    pub bytes: u64,
+}
+
+/// What a tree has when a step is published.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Standing<'a> {
+    /// Term whose streams the positions are of.
+    pub term: Term,
+    /// All writes up to this csn are in the tree: no older one will come. It never decreases.
+    pub stable: Csn,
+    /// Of each stream of the term, up to which position all entries are in the tree.
+    pub applied: &'a [u64],
+}
+
+/// Sizes of a tree, changes under way included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TreeCounts {
+    /// Items.
+    pub items: u64,
+    /// Markers of deleted keys.
+    pub markers: u64,
+    /// Nodes.
+    pub nodes: u64,
+    /// Bytes of the nodes.
+    pub bytes: u64,
+    /// Levels.
+    pub height: u8,
+}
+
+/// What a sweep did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Swept {
+    /// Leaves that it looked at.
+    pub leaves: usize,
+    /// Markers dropped.
+    pub markers: u64,
+    /// Nodes that became part of their left neighbours, and roots with a single child.
+    pub merged: usize,
+    /// It came to the last leaf; the next one begins with the first.
+    pub wrapped: bool,
+}
+
+/// Owner of an ordered tree.
+pub struct Owner<M: OwnedWords, A: Ages> {
+    pub(super) cache: Cache<M>,
+    pub(super) places: Places,
+    pub(super) ages: A,
+    pub(super) options: TreeOptions,
+    pub(super) root: Pointer,
+    pub(super) items: u64,
+    pub(super) markers: u64,
+    /// The last step that was published.
+    pub(super) step: u64,
+    pub(super) stable: Csn,
+    /// Way to the leaf of the last entry, if it is still one.
+    finger: Option<Path>,
+    /// Least key that the sweep has not come to.
+    pub(super) cursor: Vec<u8>,
+}
+
+impl<M: OwnedWords, A: Ages> Owner<M, A> {
+    /// An empty tree in `memory`, which is zeroed, published as step 1. `incarnation` is drawn at random.
+    pub fn create(
+        memory: M,
+        ages: A,
+        sums: SumKey,
+        incarnation: u64,
+        options: TreeOptions,
+    ) -> Result<Owner<M, A>, TreeFull> {
+        let mut owner = Owner::bare(memory, ages, sums, incarnation, options)?;
+        owner.plant();
+        owner.publish(&Standing { term: Term::ZERO, stable: Csn::NONE, applied: &[] });
+        Ok(owner)
+    }
+
+    /// A tree without a node.
+    pub(super) fn bare(
+        memory: M,
+        ages: A,
+        sums: SumKey,
+        incarnation: u64,
+        options: TreeOptions,
+    ) -> Result<Owner<M, A>, TreeFull> {
+        let bytes = memory.bytes().min(options.bytes_max);
+        let unit = options.unit;
+        let places = Places::new(unit, bytes);
+        if !places.has(1) {
+            return Err(TreeFull { bytes });
+        }
+        assert!(options.least_keys >= 2, "half a node has at least a key");
+        Ok(Owner {
+            cache: Cache::new(memory, sums, unit, incarnation, [options.leaves_kept, options.inner_kept]),
+            places,
+            ages,
+            options,
+            root: Pointer { unit: 0, class: 0, level: 0, generation: 0 },
+            items: 0,
+            markers: 0,
+            step: 0,
+            stable: Csn::NONE,
+            finger: None,
+            cursor: Vec::new(),
+        })
+    }
+
+    /// Makes an empty leaf the root.
+    fn plant(&mut self) {
+        let root = self.places.take(0, 0).expect("a region that is empty has room");
+        let none = SplitKey::whole(&[]);
+        let frame = Frame { level: 0, class: 0, right: None, low: none, high: none, first: None };
+        let at = self.cache.fresh(root);
+        encode(self.cache.change(at), &frame, &[]);
+        self.root = root;
+    }
+
+    /// The memory of the tree.
+    pub fn memory(&self) -> &M {
+        self.cache.memory()
+    }
+
+    /// Sizes.
+    pub fn counts(&self) -> TreeCounts {
+        TreeCounts {
+            items: self.items,
+            markers: self.markers,
+            nodes: self.places.nodes(),
+            bytes: self.places.units() * self.options.unit.bytes(),
+            height: self.root.level + 1,
+        }
+    }
+
+    /// Number of the last step that was published.
+    pub fn step(&self) -> u64 {
+        self.step
+    }
+
+    /// All writes up to this csn are in the tree, as was published last.
+    pub fn stable(&self) -> Csn {
+        self.stable
+    }
+
+    /// Begins a step. One that is dropped without being published goes on in the next.
+    pub fn begin(&mut self) -> Step<'_, M, A> {
+        Step { tree: self }
+    }
+
+    /// Empties the tree and publishes that, under another incarnation: nothing that was there verifies any
+    /// more. Its memory goes back to the system, but for one block.
+    pub fn reset(&mut self, incarnation: u64, standing: &Standing<'_>) {
+        let unit = self.options.unit.bytes();
+        let end = self.places.top() * unit;
+        self.clear(incarnation);
+        self.plant();
+        self.publish(standing);
+        let from = NODES_AT + BLOCK_UNITS * unit;
+        debug_assert!(self.root.at(self.options.unit) < from, "a cleared region begins with its first block");
+        if end > from {
+            self.memory().discard(from, end - from);
+        }
+    }
+
+    /// Gives up all nodes.
+    pub(super) fn clear(&mut self, incarnation: u64) {
+        self.cache.clear();
+        self.cache.incarnation = incarnation;
+        self.places.clear();
+        (self.items, self.markers, self.finger) = (0, 0, None);
+        self.cursor.clear();
+    }
+
+    /// Way to a node.
+    pub(super) fn find(&mut self, target: Target<'_>, level: u8) -> Path {
+        Path::find(&mut self.cache, self.root, target, level)
+    }
+
+    fn path_of(&mut self, key: &[u8]) -> Path {
+        if let Some(path) = self.finger {
+            let at = self.cache.load(path.end());
+            if self.cache.view(at).covers(key) {
+                return path;
+            }
+        }
+        self.find(Target::Key(key), 0)
+    }
+
+    /// Nodes have moved, come or gone: ways that were found before may lead astray.
+    pub(super) fn forget_ways(&mut self) {
+        self.finger = None;
+    }
+
+    fn apply(&mut self, entry: &TreeEntry<'_>) -> Result<bool, TreeFull> {
+        let key = entry.key;
+        assert!(
+            (1..=self.options.unit.key_max()).contains(&key.len()),
+            "a key of {} bytes in a tree of keys up to {}",
+            key.len(),
+            self.options.unit.key_max()
+        );
+        let mut path = self.path_of(key);
+        self.finger = Some(path);
+        let at = self.cache.load(path.end());
+        let view = self.cache.view(at);
+        let found = view.position(key);
+        let current = found.ok().map(|i| record_of(&view, i));
+        let Verdict::Set(record) = judge(entry, current.as_ref(), self.stable, &self.ages) else {
+            return Ok(false);
+        };
+        let payload = record.pack();
+        match found {
+            Ok(i) => {
+                if !edit::replace(self.cache.change(at), i, &payload) {
+                    self.has_room()?;
+                    edit::remove(self.cache.change(at), i);
+                    self.insert(&mut path, key, &payload)?;
+                }
+            }
+            Err(_) => self.insert(&mut path, key, &payload)?,
+        }
+        let count = |is: bool, was: bool, count: u64| count + u64::from(is) - u64::from(was);
+        let was = |marker: bool| current.is_some_and(|current| current.is_marker() == marker);
+        self.items = count(!record.is_marker(), was(false), self.items);
+        self.markers = count(record.is_marker(), was(true), self.markers);
+        if self.cache.dirty() > DIRTY_MAX {
+            self.cache.flush(self.step + 1);
+            self.cache.shrink();
+        }
+        Ok(true)
+    }
+
+    pub(super) fn publish(&mut self, standing: &Standing<'_>) {
+        assert!(standing.applied.len() <= TREE_STREAMS_MAX, "{} streams", standing.applied.len());
+        assert!(standing.stable >= self.stable, "the stable point goes back");
+        self.step += 1;
+        self.stable = standing.stable;
+        self.cache.flush(self.step);
+        self.cache.bury_leaves(self.step);
+        let header = Header {
+            incarnation: self.cache.incarnation,
+            term: standing.term,
+            step: self.step,
+            unit: self.options.unit,
+            root: self.root,
+            items: self.items,
+            markers: self.markers,
+            nodes: self.places.nodes(),
+            units: self.places.units(),
+            top: self.places.top(),
+            stable: self.stable,
+            applied: standing.applied.to_vec(),
+        };
+        header.store(self.cache.memory(), self.cache.sums());
+        self.cache.bury_all(self.step);
+        self.places.step_over();
+        self.cache.shrink();
+    }
+
+    /// Every unit that was ever handed out is a node's or free, for checks.
+    pub fn is_accounted_for(&self) -> bool {
+        let all = self.places.top() - self.options.unit.first();
+        self.places.units() + self.places.free_units() == all
+    }
+}
+
+/// What a leaf of ours says of a key.
+pub(super) fn record_of(view: &NodeView<'_>, i: usize) -> LeafRecord {
+    view.record(i).expect("a record that we packed")
+}
+
+/// Changes under way.
+pub struct Step<'t, M: OwnedWords, A: Ages> {
+    tree: &'t mut Owner<M, A>,
+}
+
+impl<M: OwnedWords, A: Ages> Step<'_, M, A> {
+    /// Applies an entry; whether it changed anything. Fastest in the order of keys. An entry that is refused
+    /// has changed nothing; what came before it stays.
+    pub fn apply(&mut self, entry: &TreeEntry<'_>) -> Result<bool, TreeFull> {
+        self.tree.apply(entry)
+    }
+
+    /// Drops markers that are not needed any more from so many leaves, going on where the last sweep ended,
+    /// and merges neighbours that have become small; what that came to.
+    pub fn sweep(&mut self, leaves: usize) -> Swept {
+        self.tree.sweep(leaves)
+    }
+
+    /// Ends the step: all its changes become visible, the header last.
+    pub fn publish(self, standing: &Standing<'_>) {
+        self.tree.publish(standing);
+    }
+}
