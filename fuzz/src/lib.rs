@@ -14,6 +14,7 @@ mod memory;
 pub mod ring;
 pub mod shm_queue;
 pub mod tcp_frame;
+pub mod tree_reader;
 
 pub use input::Input;
 pub use memory::Flat;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 type Target = fn(&[u8]);
 
-const TARGETS: [(&str, Target); 7] = [
+const TARGETS: [(&str, Target); 8] = [
     ("control_page", crate::control_page::run),
     ("entry_reader", crate::entry_reader::run),
     ("handshake", crate::handshake::run),
@@ -12,6 +12,7 @@ const TARGETS: [(&str, Target); 7] = [
     ("ring", crate::ring::run),
     ("shm_queue", crate::shm_queue::run),
     ("tcp_frame", crate::tcp_frame::run),
+    ("tree_reader", crate::tree_reader::run),
 ];
 
 #[test]
