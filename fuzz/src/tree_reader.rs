@@ -212,7 +212,7 @@ fn bed() -> Bed {
     let mut step = owner.begin();
     for i in 1..=200u64 {
         let key = format!("key{}", i * 7919 % 1009);
-        let kind = if i % 5 == 0 { EntryKind::Tombstone } else { EntryKind::Put };
+        let kind = if i.is_multiple_of(5) { EntryKind::Tombstone } else { EntryKind::Put };
         let (csn, entry) = (Csn(i), EntryRef { offset: i * 64, len: 64 });
         let entry = TreeEntry { key: key.as_bytes(), kind, csn, age: 0, entry, expiry: UnixMillis::NEVER };
         step.apply(&entry).expect("room");

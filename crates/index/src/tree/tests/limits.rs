@@ -82,7 +82,7 @@ fn a_tree_that_is_built_is_as_one_that_grew() {
         let mut builder = Builder::new(memory.clone(), book.clone(), sums.clone(), 5, options).expect("room");
         let record = |csn: u64| LeafRecord {
             csn: Csn(csn),
-            entry: (csn % 7 != 0).then_some(place(csn)),
+            entry: (!csn.is_multiple_of(7)).then_some(place(csn)),
             expiry: UnixMillis::NEVER,
         };
         for (csn, key) in (1..).zip(&keys[..count]) {
@@ -92,7 +92,7 @@ fn a_tree_that_is_built_is_as_one_that_grew() {
         let mut bed = Bed { memory, owner, book, sums, csn: count as u64 };
         let report = bed.check();
         assert_eq!((report.items + report.markers) as usize, count);
-        let live = (1..=count as u64).filter(|csn| csn % 7 != 0).count();
+        let live = (1..=count as u64).filter(|csn| !csn.is_multiple_of(7)).count();
         assert_eq!((bed.all().len(), bed.read(&TreeRange::ALL).0.len()), (live, live));
         if count >= 1000 {
             let full = report.used * 100 / (report.units * 1024);
@@ -164,6 +164,36 @@ fn reads_of_a_walk_are_the_way_down_and_the_leaves() {
     let one = Bound::Included(keys[7].as_slice());
     let (shown, reads) = bed.read(&TreeRange { low: one, high: one, reverse: false });
     assert_eq!((shown.len(), reads), (1, levels.len()));
+}
+
+#[test]
+fn leaves_that_a_parent_names_are_those_that_come_next() {
+    let mut bed = bed(region(1 << 20), SMALL);
+    (0..200).for_each(|i| _ = bed.put(&[&name(i)]));
+    let header = bed.header();
+    let sight = Sight { header: &header, sums: &bed.sums, bytes: bed.memory.bytes() };
+    let (mut walk, mut step) = TreeWalk::start(&TreeRange::ALL, None, &sight);
+    let (mut guesses, mut followed) = (Vec::new(), 0);
+    while let TreeStep::Read(pointer) = step {
+        let mut bytes = vec![0; pointer.bytes(header.unit)];
+        bed.memory.copy_out(pointer.at(header.unit), &mut bytes);
+        if pointer.level == 1 {
+            guesses = walk.guesses(&NodeView::parse(&bytes, header.unit).expect("a node")).collect();
+            guesses.reverse();
+        }
+        step = match walk.feed(pointer, &bytes, &sight) {
+            TreeStep::Read(next) => TreeStep::Read(next),
+            TreeStep::Leaf(_) => walk.go_on(&TreeRange::ALL, &sight),
+            other => panic!("{other:?} with nobody writing"),
+        };
+        if pointer.level == 0
+            && let (TreeStep::Read(next), Some(guess)) = (step, guesses.pop())
+        {
+            assert_eq!(next, guess);
+            followed += 1;
+        }
+    }
+    assert!(matches!(step, TreeStep::End) && followed >= 2, "{step:?}, {followed} of a parent's");
 }
 
 proptest! {

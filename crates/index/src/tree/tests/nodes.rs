@@ -21,7 +21,8 @@ fn frame(class: u8) -> Frame<'static> {
 }
 
 fn node_of(class: u8, keys: &[&[u8]]) -> Vec<u8> {
-    let payloads: Vec<Payload> = (1..=keys.len() as u64).map(|csn| payload(csn, csn % 3 == 0)).collect();
+    let payloads: Vec<Payload> =
+        (1..=keys.len() as u64).map(|csn| payload(csn, csn.is_multiple_of(3))).collect();
     let items: Vec<Item<'_>> = keys.iter().zip(&payloads).map(|(key, own)| Item::new(key, own)).collect();
     let mut bytes = vec![0xFF; Unit::Small.node_bytes(class)];
     encode(&mut bytes, &frame(class), &items);
