@@ -1,8 +1,8 @@
 //! Experiment: what do keys in order cost? Time of an insert and bytes of a key in the ordered tree, for keys
 //! of several kinds; time of a look for a key, and of a scan of a hundred, beside a `BTreeMap`.
 //!
-//! `cargo run --release -p lab-ordered [KEYS]`; a million keys where none are given. Times are CPU time of one
-//! run on whatever machine this is: good to a third at most, and less where others use its caches.
+//! `cargo run --release -p lab-ordered [KEYS]`; a million keys where none are given. Times are CPU time of
+//! one run on whatever machine this is: good to a third at most, and less where others use its caches.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -28,6 +28,9 @@ impl Ages for NoAges {
         None
     }
 }
+
+/// The key of a number.
+type KeyOf = fn(u64) -> Vec<u8>;
 
 fn random_16(i: u64) -> Vec<u8> {
     [mix64(i).to_le_bytes(), mix64(!i).to_le_bytes()].concat()
@@ -77,7 +80,7 @@ fn main() {
     let keys: u64 = std::env::args().nth(1).map_or(1_000_000, |keys| keys.parse().expect("a number of keys"));
     println!("{keys} keys, {STEP} a step; nanoseconds but for bytes");
     println!("keys        insert  again  bytes  nodes  look  scan 100 (a key)   built: load  bytes");
-    let kinds: [(&str, fn(u64) -> Vec<u8>); 3] =
+    let kinds: [(&str, KeyOf); 3] =
         [("random 16", random_16), ("ascending", ascending), ("session", session)];
     for (name, key_of) in kinds {
         println!("{name:10} {}", measure(keys, key_of));
@@ -85,7 +88,7 @@ fn main() {
     println!("BTreeMap   {}", beside(keys));
 }
 
-fn measure(keys: u64, key_of: fn(u64) -> Vec<u8>) -> String {
+fn measure(keys: u64, key_of: KeyOf) -> String {
     let all: Vec<Vec<u8>> = (0..keys).map(key_of).collect();
     let bytes = (64 << 20) + keys * 512;
     let options = TreeOptions::default();
