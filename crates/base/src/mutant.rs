@@ -179,6 +179,7 @@ impl Mutant {
             return false;
         }
         let is_on = *on == format!("{self:?}");
+        // Relaxed: as above.
         off.store(!is_on, Ordering::Relaxed);
         is_on
     }

@@ -132,12 +132,15 @@ pub(crate) fn store_of<M: OwnedWords>(
     sums: SumKey,
     options: &EngineOptions,
 ) -> Result<Store<M>, CreateEngineError> {
+    let (usual, records) = (StoreOptions::default(), u32::from(options.term.is_some()));
     let store_options = StoreOptions {
         streams: options.workers + 1,
         quarantine: options.quarantine,
         term: options.term.unwrap_or(Term::ZERO),
         ask_release: options.term.is_some(),
-        ..StoreOptions::default()
+        reserve: usual.reserve + records,
+        records,
+        ..usual
     };
     Ok(match options.term {
         None => Store::create(arena, budget, store_options, sums)?,

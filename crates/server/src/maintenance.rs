@@ -116,11 +116,14 @@ impl<Q: QueuePair> GroupPart<Q> {
     /// Asks followers to release a dead segment, once the records that sessions may still ask for are saved
     /// from it.
     fn ask_releases(&mut self, shared: &Shared, context: &mut WorkerContext<Mapped>) {
+        let mut stuck = false;
         self.leaving.retain_mut(|leaving| {
-            if let Some(from) = leaving.unsaved {
+            // Where room is scarce, that of one segment is to suffice for another to be freed.
+            if let Some(from) = leaving.unsaved.filter(|_| !stuck) {
                 let DeadSegment { segment, .. } = *leaving;
                 leaving.unsaved =
                     shared.core.engine.save_records(context, segment, from, &shared.core.sessions);
+                stuck = leaving.unsaved.is_some();
                 leaving.until = context.stream.as_ref().map_or(0, Stream::written);
             }
             let applied = context.stream.as_ref().map_or(0, Stream::applied);

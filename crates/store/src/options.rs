@@ -10,6 +10,10 @@ use longarm_base::{Nanos, Term};
 pub struct StoreOptions {
     /// Segments that only collection may take, so that it never starves (LoLKV leaves this open: L21).
     pub reserve: u32,
+    /// How many of them only records of sessions may take, by
+    /// [`Writer::draft_record`](crate::Writer::draft_record). Without room for these no dead segment is
+    /// freed.
+    pub records: u32,
     /// Streams, one a worker.
     pub streams: u16,
     /// The time between the death of a segment and its reuse; longer than any READ that may still be
@@ -28,6 +32,7 @@ impl Default for StoreOptions {
     fn default() -> StoreOptions {
         StoreOptions {
             reserve: 2,
+            records: 0,
             streams: 1,
             quarantine: Nanos::from_millis(50),
             pool: 4,

@@ -37,7 +37,7 @@ use longarm_memory::{Budget, OwnedWords, SumKey, Words};
 use crate::object::{self, Entry, EntryError, Stored};
 use crate::segment::layout::{segment_at, segment_of, table_segments};
 use crate::segment::{
-    ArenaGeometry, ArenaReport, Claim, ClaimKind, Claimed, Lane, Ledger, Line, Phase, SegmentState, Tally,
+    ArenaGeometry, ArenaReport, Claim, ClaimKind, Claimed, Ledger, Line, Need, Phase, SegmentState, Tally,
     verify, write_header, write_line,
 };
 use crate::settled::Rooms;
@@ -169,7 +169,7 @@ impl<M: OwnedWords> Store<M> {
             segments,
             table,
             tallies: (0..segments).map(|_| Tally::default()).collect(),
-            ledger: Mutex::new(ledger),
+            ledger: Mutex::new(ledger.keeping(options.records)),
             adopted: Box::default(),
             presumed: Box::default(),
             streams: Mutex::new((0..options.streams).map(stream).collect()),
@@ -350,8 +350,8 @@ impl<M: OwnedWords> Store<M> {
     }
 
     /// Takes and prepares segments for a stream.
-    pub(crate) fn claim(&self, lane: Lane, stream: u16, want: ClaimKind) -> Result<Claimed, StoreFull> {
-        let claim = Claim { lane, stream, term: self.options.term, csn: self.stable() };
+    pub(crate) fn claim(&self, need: Need, stream: u16, want: ClaimKind) -> Result<Claimed, StoreFull> {
+        let claim = Claim { need, stream, term: self.options.term, csn: self.stable() };
         let claimed = self.ledger.lock().claim(&self.budget, claim, want)?;
         let base = segment_at(claimed.segment);
         let (stride, run) = match want {

@@ -18,7 +18,7 @@ use longarm_memory::OwnedWords;
 use crate::class::{CLASSES, SEGMENT_UNITS, SHARED_UNITS, class_of, stride_units};
 use crate::object::{self, Draft, Entry, EntryKind, EntryMeta, NewEntry, Room};
 use crate::segment::layout::segment_at;
-use crate::segment::{ClaimKind, Lane, write_tail};
+use crate::segment::{ClaimKind, Lane, Need, write_tail};
 use crate::stream::{OpenSegment, StreamState};
 use crate::{DraftError, FillError, Store, StoreFull};
 
@@ -86,7 +86,23 @@ impl<M: OwnedWords> Writer<M> {
     /// Drafts as [`draft`](Self::draft) does, for an entry that gives memory back, or that must outlive
     /// another: it may take from the reserve, as moves do.
     pub fn draft_kept(&mut self, key: &[u8], value: &[u8], meta: EntryMeta) -> Result<Draft, DraftError> {
-        let mut draft = self.begin(Lane::Move, NewEntry { key, value_len: value.len(), meta })?;
+        self.draft_for(Need::Kept, key, value, meta)
+    }
+
+    /// Drafts a record that a dead segment holds, so that the segment can be freed: it may take the last of
+    /// the reserve.
+    pub fn draft_record(&mut self, value: &[u8], meta: EntryMeta) -> Result<Draft, DraftError> {
+        self.draft_for(Need::Record, &[], value, meta)
+    }
+
+    fn draft_for(
+        &mut self,
+        need: Need,
+        key: &[u8],
+        value: &[u8],
+        meta: EntryMeta,
+    ) -> Result<Draft, DraftError> {
+        let mut draft = self.begin(need, NewEntry { key, value_len: value.len(), meta })?;
         self.fill(&mut draft, 0, value).expect("the whole value fits the length it has");
         Ok(draft)
     }
@@ -98,7 +114,7 @@ impl<M: OwnedWords> Writer<M> {
         value_len: usize,
         meta: EntryMeta,
     ) -> Result<Draft, DraftError> {
-        self.begin(Lane::Write, NewEntry { key, value_len, meta })
+        self.begin(Need::New, NewEntry { key, value_len, meta })
     }
 
     /// Begins the copy of a live entry that collection moves: it has the same key, value and csn (to be
@@ -107,12 +123,12 @@ impl<M: OwnedWords> Writer<M> {
         let kind = if entry.kind == EntryKind::Put { EntryKind::Move } else { entry.kind };
         let meta = EntryMeta { kind, expiry: entry.expiry, session: entry.session, moved: true };
         let new = NewEntry { key: entry.key, value_len: entry.value.len(), meta };
-        let mut draft = self.begin(Lane::Move, new)?;
+        let mut draft = self.begin(Need::Kept, new)?;
         self.fill(&mut draft, 0, entry.value).expect("the whole value fits the length it has");
         Ok(draft)
     }
 
-    fn begin(&mut self, lane: Lane, entry: NewEntry<'_>) -> Result<Draft, DraftError> {
+    fn begin(&mut self, need: Need, entry: NewEntry<'_>) -> Result<Draft, DraftError> {
         let NewEntry { key, value_len, meta } = entry;
         if key.len() > KEY_MAX || (key.is_empty() && meta.kind != EntryKind::Noop) {
             return Err(DraftError::Key(key.len()));
@@ -124,7 +140,7 @@ impl<M: OwnedWords> Writer<M> {
         let len = object::layout::entry_len(meta.flags(), key.len(), value_len);
         let units = len.div_ceil(LINE as usize) as u32;
         let room =
-            if units <= SHARED_UNITS { self.shared_room(lane, units)? } else { self.run_room(lane, len)? };
+            if units <= SHARED_UNITS { self.shared_room(need, units)? } else { self.run_room(need, len)? };
         let returns = self.state().returns.clone();
         let (memory, sums) = (&self.store.memory, &self.store.sums);
         Ok(object::begin(memory, sums, room, self.stream, &returns, entry))
@@ -211,23 +227,23 @@ impl<M: OwnedWords> Writer<M> {
     }
 
     /// A run of whole segments for one large entry.
-    fn run_room(&mut self, lane: Lane, len: usize) -> Result<Room, StoreFull> {
+    fn run_room(&mut self, need: Need, len: usize) -> Result<Room, StoreFull> {
         let segments = (len as u64).div_ceil(SEGMENT_BYTES) as u32;
-        let claimed = self.store.claim(lane, self.stream, ClaimKind::Run { segments })?;
+        let claimed = self.store.claim(need, self.stream, ClaimKind::Run { segments })?;
         self.store.tallies[claimed.segment as usize].drafted();
         Ok(Room {
             offset: segment_at(claimed.segment),
             segment: claimed.segment,
             term: claimed.line.term,
             generation: claimed.line.generation,
-            lane,
+            lane: need.lane(),
             class: None,
         })
     }
 
     /// A room in an open segment; see the head of this file.
-    fn shared_room(&mut self, lane: Lane, units: u32) -> Result<Room, StoreFull> {
-        let class = class_of(units);
+    fn shared_room(&mut self, need: Need, units: u32) -> Result<Room, StoreFull> {
+        let (class, lane) = (class_of(units), need.lane());
         let opens = &self.state().lanes[lane as usize];
         if opens.by_class[class].is_some() {
             return Ok(self.take_room(lane, class));
@@ -244,7 +260,7 @@ impl<M: OwnedWords> Writer<M> {
             }
         }
         let stride = stride_units(class) * LINE as u32;
-        match self.store.claim(lane, self.stream, ClaimKind::Shared { stride }) {
+        match self.store.claim(need, self.stream, ClaimKind::Shared { stride }) {
             Ok(claimed) => {
                 let opens = &mut self.state().lanes[lane as usize];
                 opens.count += 1;

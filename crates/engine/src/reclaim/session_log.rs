@@ -36,7 +36,7 @@ impl<M: OwnedWords> Engine<M> {
             let WorkerContext { writer, stream, .. } = &mut *context;
             let stream = stream.as_mut().filter(|stream| !stream.is_full());
             let drafted = stream.and_then(|stream| {
-                let draft = writer.draft_kept(&[], number, EntryMeta::of(EntryKind::Noop).by(by)).ok()?;
+                let draft = writer.draft_record(number, EntryMeta::of(EntryKind::Noop).by(by)).ok()?;
                 Some((stream, draft))
             });
             let Some((stream, draft)) = drafted else {

@@ -20,5 +20,5 @@ pub use verify::{ArenaReport, SegmentReport, verify, verify_with};
 
 pub(crate) use found::{extent, read_table};
 pub(crate) use known::Phase;
-pub(crate) use owner::{Claim, ClaimKind, Claimed, Ledger, write_header, write_line, write_tail};
+pub(crate) use owner::{Claim, ClaimKind, Claimed, Ledger, Need, write_header, write_line, write_tail};
 pub(crate) use tally::Tally;

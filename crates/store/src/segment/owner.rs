@@ -29,10 +29,27 @@ pub(crate) enum ClaimKind {
     Run { segments: u32 },
 }
 
+/// What a segment is claimed for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Need {
+    /// New entries.
+    New,
+    /// Entries that outlive others: copies, and tombstones.
+    Kept,
+    /// Records that dead segments hold: none of these is freed before its records are elsewhere.
+    Record,
+}
+
+impl Need {
+    pub fn lane(self) -> Lane {
+        if self == Need::New { Lane::Write } else { Lane::Move }
+    }
+}
+
 /// In whose name segments are claimed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim {
-    pub lane: Lane,
+    pub need: Need,
     pub stream: u16,
     pub term: Term,
     /// The stable point.
@@ -52,9 +69,11 @@ pub(crate) struct Claimed {
 pub(crate) struct Ledger {
     pub segments: Vec<LedgerSegment>,
     pub free: FreeMap,
-    /// Segments of the reserve that are free: paid for in advance, and kept for moves.
+    /// Segments of the reserve that are free: paid for in advance, and kept for moves and records.
     pub credit: u32,
     reserve: u32,
+    /// Segments of the reserve that only records may take.
+    records: u32,
     claims: u64,
     /// Claim csn and head of each use that may hold superseded entries. The one entry of a run is none before
     /// the run is dead.
@@ -96,12 +115,18 @@ impl Ledger {
         Ledger { claims, ages, guarded: true, ..Ledger::with(found.segments, free, credit, reserve) }
     }
 
+    /// So many segments of the reserve are for records alone.
+    pub(crate) fn keeping(self, records: u32) -> Ledger {
+        Ledger { records, ..self }
+    }
+
     fn with(segments: Vec<LedgerSegment>, free: FreeMap, credit: u32, reserve: u32) -> Ledger {
         Ledger {
             segments,
             free,
             credit,
             reserve,
+            records: 0,
             claims: 0,
             ages: BTreeSet::new(),
             dead: VecDeque::new(),
@@ -135,8 +160,8 @@ impl Ledger {
         claim: Claim,
         want: ClaimKind,
     ) -> Result<Claimed, StoreFull> {
-        let Claim { lane, stream, term, csn: claim_csn } = claim;
-        let claimed = self.choose(budget, lane, want);
+        let Claim { need, stream, term, csn: claim_csn } = claim;
+        let (lane, claimed) = (need.lane(), self.choose(budget, need, want));
         let first = *claimed.as_ref().inspect_err(|_| self.pressed = true).map_err(|full| *full)?;
         let run = if let ClaimKind::Run { segments } = want { segments } else { 1 };
         self.claims += 1;
@@ -176,9 +201,10 @@ impl Ledger {
         Ok(Claimed { segment: first, line: self.segments[first as usize].line, dirty })
     }
 
-    fn choose(&mut self, budget: &Budget, lane: Lane, want: ClaimKind) -> Result<u32, StoreFull> {
+    fn choose(&mut self, budget: &Budget, need: Need, want: ClaimKind) -> Result<u32, StoreFull> {
         let run = if let ClaimKind::Run { segments } = want { segments } else { 1 };
         let total = self.segments.len() as u32;
+        let lane = need.lane();
         let from_reserve = match lane {
             Lane::Write if self.claimable() < run => return Err(StoreFull::Segments { total }),
             Lane::Write => false,
@@ -198,7 +224,8 @@ impl Ledger {
             }
             // Leaders that all end before their first release could otherwise use up what only a release
             // refills.
-            if self.credit < run + u32::from(self.guarded) {
+            let records = if need == Need::Record { 0 } else { self.records };
+            if self.credit < run + u32::from(self.guarded) + records {
                 return Err(StoreFull::Segments { total });
             }
             self.credit -= run;

@@ -127,6 +127,35 @@ fn collection_never_starves() {
     assert!(budget.used() <= limit);
 }
 
+/// Found by deletes of long keys in a full group: copies and tombstones had taken the whole reserve. Dead
+/// segments held records that a session might still ask for, which had no place to go, so none was freed.
+#[test]
+fn copies_and_tombstones_leave_the_last_segment_to_records() {
+    let budget = Arc::new(Budget::new(12 * SEGMENT_BYTES));
+    let options = StoreOptions { reserve: 3, records: 1, ..StoreOptions::default() };
+    let store = Arc::new(Store::create(memory(40), budget, options, sums()).expect("fits"));
+    let mut writer = store.writer(0);
+    let mut csn = 0;
+    while put(&mut writer, csn + 1, b"key", &[1; 5000]).is_ok() {
+        csn += 1;
+    }
+    let tombstone = EntryMeta::of(EntryKind::Tombstone);
+    while let Ok(draft) = writer.draft_kept(&[b'k'; 1000], &[], tombstone) {
+        csn += 1;
+        writer.finish(draft, Csn(csn));
+    }
+    assert_eq!(store.counters().reserve, 1, "no copy and no tombstone takes it");
+    let record = EntryMeta::of(EntryKind::Noop).by(OperationId { id: 7, operation: 9 });
+    let mut records = 0;
+    while let Ok(draft) = writer.draft_record(b"1", record) {
+        (csn, records) = (csn + 1, records + 1);
+        writer.finish(draft, Csn(csn));
+    }
+    assert!(records >= SEGMENT_BYTES / 128, "{records} found a place");
+    assert_eq!(store.counters().reserve, 0);
+    assert_sound(&store);
+}
+
 /// Entries are superseded in many segments while freed memory comes back late. The segments that collection
 /// begins with are nearly as full as is still worth it.
 #[test]
