@@ -28,6 +28,7 @@ use crate::worker_context::WorkerContext;
 /// Tries of an operation. It starts again when another writer came between, or when the index made room. Each
 /// try loses only to a change of the very same pair.
 pub const ATTEMPTS: u32 = 64;
+
 pub type PairOf<'a, M> = LockedPair<'a, M, Arena<M>>;
 
 /// Index, store and csn counter.

@@ -78,9 +78,7 @@ impl<M: OwnedWords> Writer<M> {
 
     /// Writes key and value of a new entry into a room of its own; the entry lacks only its csn to be valid.
     pub fn draft(&mut self, key: &[u8], value: &[u8], meta: EntryMeta) -> Result<Draft, DraftError> {
-        let mut draft = self.draft_streamed(key, value.len(), meta)?;
-        self.fill(&mut draft, 0, value).expect("the whole value fits the length it has");
-        Ok(draft)
+        self.draft_for(Need::New, key, value, meta)
     }
 
     /// Drafts as [`draft`](Self::draft) does, for an entry that gives memory back, or that must outlive
@@ -122,10 +120,7 @@ impl<M: OwnedWords> Writer<M> {
     pub fn draft_move(&mut self, entry: &Entry<'_>) -> Result<Draft, DraftError> {
         let kind = if entry.kind == EntryKind::Put { EntryKind::Move } else { entry.kind };
         let meta = EntryMeta { kind, expiry: entry.expiry, session: entry.session, moved: true };
-        let new = NewEntry { key: entry.key, value_len: entry.value.len(), meta };
-        let mut draft = self.begin(Need::Kept, new)?;
-        self.fill(&mut draft, 0, entry.value).expect("the whole value fits the length it has");
-        Ok(draft)
+        self.draft_for(Need::Kept, entry.key, entry.value, meta)
     }
 
     fn begin(&mut self, need: Need, entry: NewEntry<'_>) -> Result<Draft, DraftError> {
