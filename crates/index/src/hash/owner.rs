@@ -95,6 +95,8 @@ pub(super) struct LiveTable {
     pub(super) back: Mutex<Vec<u32>>,
     /// Pairs that have added groups.
     pub(super) extended: AtomicU64,
+    /// Pairs that have as many as a pair may have.
+    pub(super) whole: AtomicU64,
     /// First pair that the background move has not visited.
     pub(super) cursor: AtomicU64,
     /// Pairs that were looked at for groups to give back, since the table could not grow (`compact.rs`).
@@ -229,10 +231,15 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         self.spilled.keys(last.map(|key| (self.hash.hash(key), key)), bytes)
     }
 
-    /// Whether a new key of this hash may find no slot in its pair. A hint, which costs a cache line.
+    /// Whether a new key of this hash may find no slot in its pair. A hint, which costs a cache line where any
+    /// pair has all slots that a pair can have, and nothing elsewhere: every write of a group asks.
     #[inline]
     pub fn is_tight(&self, hash: Hash) -> bool {
         let state = self.state.read().expect("index state");
+        // Relaxed: a hint.
+        if state.live.iter().all(|live| live.whole.load(Ordering::Relaxed) == 0) {
+            return false;
+        }
         let headers = state.live.iter().map(|live| self.header(&live.table, live.table.home(hash).0));
         headers.into_iter().find(|header| !header.moved()).is_some_and(|header| header.is_whole())
     }
@@ -483,6 +490,8 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             live.extended.fetch_add(1, Ordering::Relaxed);
         }
         self.set_group(table, pair, header, next, group as u32 + 1);
+        // Relaxed: as above.
+        live.whole.fetch_add(u64::from(header.is_whole()), Ordering::Relaxed);
         self.set_indicator(table, pair, header, header.indicator | indicator::EXTENDED);
         Ok(())
     }
@@ -505,6 +514,8 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             if group == 0 || header.occupied() & table.shape.group_mask(at) != 0 {
                 continue;
             }
+            // Relaxed: a counter that publishes nothing else.
+            live.whole.fetch_sub(u64::from(header.is_whole()), Ordering::Relaxed);
             self.set_group(table, pair, header, at, 0);
             let mut word = header.indicator;
             if header.groups == [0; GROUPS_MAX] {

@@ -66,7 +66,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         // Relaxed: the state's lock orders ids.
         table.id = self.next_id.fetch_add(1, Ordering::Relaxed) as u32;
         let counter = || AtomicU64::new(0);
-        let (groups, extended, cursor) = (counter(), counter(), counter());
+        let (groups, extended, whole, cursor) = (counter(), counter(), counter(), counter());
         let (populated, huge) = (counter(), counter());
         let back = Mutex::default();
         state.live.push(Arc::new(LiveTable {
@@ -74,6 +74,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             groups,
             back,
             extended,
+            whole,
             cursor,
             compacted: AtomicU64::new(0),
             populated,

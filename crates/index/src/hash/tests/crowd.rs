@@ -58,6 +58,22 @@ fn keys_that_growth_would_not_part_are_refused_and_do_not_make_it_grow() {
     }
 }
 
+#[test]
+fn only_a_pair_that_takes_no_more_is_tight() {
+    for (slots, discipline) in [KINDS[0], KINDS[1]] {
+        let bed = bed(Journal::new(4 << 20), slots, discipline, 100);
+        let (crowd, other) = (crowd(&bed, 12, 40), bed.hash(b"other"));
+        let is_tight = || bed.owner.is_tight(bed.hash(&crowd[0]));
+        // Relaxed: this thread counted.
+        let whole = || bed.owner.state.read().expect("index state").live[0].whole.load(Ordering::Relaxed);
+        let fits = crowd.iter().take_while(|key| !is_tight() && bed.try_put(key, b"v").is_ok()).count();
+        assert!(fits > PairShape::of(slots).bucket, "it got added groups: {fits} keys");
+        assert!(is_tight() && !bed.owner.is_tight(other) && whole() == 1);
+        assert!(crowd[..fits].iter().all(|key| bed.remove(key)));
+        assert!(!is_tight() && whole() == 0, "the groups went back");
+    }
+}
+
 /// In a group such keys may be on their way to the followers already, or stand in the arena of an earlier
 /// leader: they must find their place.
 #[test]
