@@ -45,6 +45,8 @@ struct Outgoing<Q> {
     attachment: Attachment,
     sender: Sender,
     synced: bool,
+    /// What the gate was told that it has acknowledged.
+    told: u64,
     /// A READ is under way behind all positions below this.
     behind: Option<u64>,
 }
@@ -149,7 +151,7 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
             attachment.set_start(start);
             let segments = (self.arena.memory.bytes() / SEGMENT_BYTES) as usize;
             let sender = Sender::new(start, segments, WRITE_MAX as u64);
-            self.followers.push(Outgoing { qp, attachment, sender, synced: false, behind: None });
+            self.followers.push(Outgoing { qp, attachment, sender, synced: false, told: 0, behind: None });
         }
         any
     }
@@ -301,6 +303,7 @@ impl<Q: QueuePair> Outgoing<Q> {
     fn poll(&mut self, done: &mut Completions, moved: &mut bool) -> bool {
         while self.qp.poll(done) > 0 {
             *moved = true;
+            let (mut acked, mut landed, mut sound) = (None, 0, true);
             for completion in done.drain() {
                 match completion {
                     Completion::Done(Ticket(CLAIM), Ok(_)) => self.sender.claimed(),
@@ -309,11 +312,17 @@ impl<Q: QueuePair> Outgoing<Q> {
                     }
                     Completion::Done(ticket, Ok(_)) => {
                         // WRITEs of one queue pair take effect in order.
-                        self.attachment.land(self.attachment.acked());
-                        self.attachment.ack(ticket.0);
+                        landed = acked.replace(ticket.0).unwrap_or_else(|| self.attachment.acked());
                     }
-                    _ => return false,
+                    _ => sound = false,
                 }
+            }
+            if let Some(acked) = acked {
+                self.attachment.land(landed);
+                self.attachment.ack(acked);
+            }
+            if !sound {
+                return false;
             }
             reach(ReplicaStep::Took);
         }
@@ -323,15 +332,22 @@ impl<Q: QueuePair> Outgoing<Q> {
     /// Tells the gate what the follower has acknowledged, and whether it counts. Returns `false` if the
     /// follower was let go: it may have left with less than it has acknowledged since.
     fn tell(&mut self, gate: &mut Gate) -> bool {
+        let acked = self.attachment.acked();
+        let begins = !self.synced && self.attachment.is_synced();
+        if acked == self.told && !begins {
+            return true;
+        }
+        // Looked at after what is counted was noted; the look is dear, and most turns have no news.
         if !self.attachment.is_kept() {
             return false;
         }
         let replica = self.attachment.replica();
-        if !self.synced && self.attachment.is_synced() {
+        if begins {
             self.synced = true;
             gate.set_synced(replica, true);
         }
-        gate.ack(replica, self.attachment.acked());
+        gate.ack(replica, acked);
+        self.told = acked;
         true
     }
 }

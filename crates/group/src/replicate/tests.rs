@@ -61,7 +61,7 @@ impl QueuePair for Late {
 
 fn outgoing(follower: &Arc<Follower>, attachment: Attachment, completes: Option<u64>) -> Outgoing<Late> {
     let qp = Late { follower: follower.clone(), completes, left: Vec::new(), reads: Vec::new() };
-    Outgoing { qp, attachment, sender: Sender::new(0, 1, 64), synced: false, behind: None }
+    Outgoing { qp, attachment, sender: Sender::new(0, 1, 64), synced: false, told: 0, behind: None }
 }
 
 /// Were it counted, the follower would have been counted for more than it left with. What was freed while it
