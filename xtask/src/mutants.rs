@@ -153,6 +153,13 @@ const MUTANTS: &[(&str, Finder)] = &[
             "catch_up::tests::a_follower_counts_after_all_that_it_needs_has_landed_whatever_it_held",
         ),
     ),
+    (
+        "ContentUnderLine",
+        Test(
+            "longarm-replica",
+            "catch_up::tests::a_follower_counts_after_all_that_it_needs_has_landed_whatever_it_held",
+        ),
+    ),
     ("LeftFirst", Test("longarm-index", "tree::tests::cuts::split_of_a_leaf")),
     ("NoGeneration", Test("longarm-index", "tree::tests::cuts::merge_into_the_left_neighbour")),
     ("NodeLater", Test("longarm-index", "tree::tests::cuts::a_step_is_seen_as_a_whole")),

@@ -145,6 +145,8 @@ pub enum Mutant {
     TrustCompletion,
     /// A follower is given the lines of segments that it had let go of before their content (L16).
     LinesFirst,
+    /// A follower is given the content of a segment under the line of its older use.
+    ContentUnderLine,
     /// A step's flush stores left nodes before the right ones that they name (B2).
     LeftFirst,
     /// A reader does not compare the generation of a node with that of the pointer (B2).

@@ -13,9 +13,8 @@ use longarm_host::now;
 use longarm_host::observe::{Observation as Told, ReplicaStep, WATCHED, observe, reach};
 use longarm_memory::Mapped;
 use longarm_replica::{CatchUp, CatchUpStep, Event, FollowerProgress, LetGo, page};
-use longarm_store::segment::layout::line_at;
-use longarm_store::segment::{claim_number, freed_line};
-use longarm_wire::{ARENA_REGION, Answer, Ask, PAGE_REGION, SyncState};
+use longarm_store::segment::claim_number;
+use longarm_wire::{Answer, Ask, PAGE_REGION, SyncState};
 
 use crate::follower::{Attachment, Follower};
 use crate::leader_term::LeaderTerm;
@@ -127,6 +126,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
             match self.machine.step() {
                 CatchUpStep::KeepFloors => self.keep_floors()?,
                 CatchUpStep::Compare => unknown = self.unknown()?,
+                CatchUpStep::Free => unknown.iter().try_for_each(|&segment| self.free(segment))?,
                 CatchUpStep::Unknown => unknown.drain(..).try_for_each(|segment| self.whole(segment))?,
                 CatchUpStep::Table => self.table()?,
                 CatchUpStep::Older => self.older()?,
@@ -336,13 +336,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
             }
             return if self.bulk.is_sound() { Ok(()) } else { self.flush() };
         }
-        let store = &self.leader_term.core.engine.store;
-        let (sums, stable) = (store.sums().clone(), store.stable());
-        for &segment in &asked {
-            let line = freed_line(self.memory(), &sums, segment, stable);
-            let until = self.until();
-            self.bulk.write(ARENA_REGION, line_at(segment), &line, until)?;
-        }
+        asked.iter().try_for_each(|&segment| self.free_line(segment))?;
         self.flush()?;
         reach(ReplicaStep::LetGo);
         let claims: Vec<_> = asked.iter().map(|&it| (it, claim_number(self.memory(), it))).collect();

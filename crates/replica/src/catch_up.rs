@@ -8,8 +8,9 @@
 //! (1) *Table* and *content* of older terms, and all of it has *landed* (not merely completed: streams write
 //!     to the same lines, over connections of their own) before (2). A follower that counts is given what
 //!     its own table says that it does not have, and only then the lines: were the connection to break in
-//!     between, the next comparison would take the lines for the content. One that holds another start set
-//!     is given all.
+//!     between, the next comparison would take the lines for the content. Before the content its table is
+//!     told that the use which it has is over, as its bytes will be: its standby index goes by the table. One
+//!     that holds another start set is given all.
 //! (2) *Attach*: each stream sends to it from its present end on, claims first.
 //! (3) *Push*: what a stream wrote before goes segment by segment. Nothing else sends the same entries. Lines
 //!     go over both connections, and are the same to the byte for as long as a segment has one use.
@@ -37,7 +38,9 @@ pub enum CatchUpStep {
     KeepFloors,
     /// READ its table: which segments of older terms does it not have in the use that they are in here?
     Compare,
-    /// WRITE the segments of older terms that it does not have, whole, and not their lines.
+    /// WRITE of those segments that the uses in which it has them are over.
+    Free,
+    /// WRITE those segments, whole, and not their lines.
     Unknown,
     /// WRITE the header and all lines.
     Table,
@@ -90,9 +93,10 @@ const COUNTS: &[Has] = &[Has::Base, Has::Term];
 const IN_TERM: &[Has] = &[Has::Term];
 
 /// The steps in their order, and which followers take them.
-const STEPS: [(CatchUpStep, &[Has]); 18] = [
+const STEPS: [(CatchUpStep, &[Has]); 19] = [
     (CatchUpStep::KeepFloors, IN_TERM),
     (CatchUpStep::Compare, COUNTS),
+    (CatchUpStep::Free, COUNTS),
     (CatchUpStep::Unknown, COUNTS),
     (CatchUpStep::Table, ALL),
     (CatchUpStep::Older, &[Has::Nothing]),
@@ -222,7 +226,8 @@ impl CatchUp {
 fn takes(has: Has, step: CatchUpStep, who: &[Has]) -> bool {
     let unflushed = step == CatchUpStep::LandPushed && Mutant::AdoptUnflushed.is_on();
     let unkept = step == CatchUpStep::KeepFloors && Mutant::SkipFloors.is_on();
-    who.contains(&has) && !unflushed && !unkept
+    let unfreed = step == CatchUpStep::Free && Mutant::ContentUnderLine.is_on();
+    who.contains(&has) && !unflushed && !unkept && !unfreed
 }
 
 #[cfg(test)]
@@ -287,7 +292,8 @@ mod tests {
             assert!(steps.is_sorted(), "{steps:?}");
             let at = |step| steps.iter().position(|it| *it == step).expect("each takes this step");
             // A comparison after a sync that was broken off must not find lines without content.
-            assert!(held == SyncState::Nothing || at(CatchUpStep::Unknown) < at(CatchUpStep::Table));
+            let anew = [CatchUpStep::Free, CatchUpStep::Unknown, CatchUpStep::Table];
+            assert!(held == SyncState::Nothing || anew.iter().map(|step| at(*step)).is_sorted());
             let order = [CatchUpStep::Table, CatchUpStep::Land, CatchUpStep::Attach, CatchUpStep::Push];
             let then = [CatchUpStep::LandPushed, CatchUpStep::AwaitNeeded, CatchUpStep::Adopt];
             assert!(order.iter().chain(&then).map(|step| at(*step)).is_sorted());

@@ -11,7 +11,9 @@ use longarm_host::observe::{ReplicaStep, reach};
 use longarm_host::{now, sleep};
 use longarm_memory::Words;
 use longarm_store::segment::layout::{line_at, segment_at, segment_of};
-use longarm_store::segment::{ArenaGeometry, Line, claim_number, line_bytes, replica_line, run_length};
+use longarm_store::segment::{
+    ArenaGeometry, Line, claim_number, freed_line, line_bytes, replica_line, run_length,
+};
 use longarm_store::{ArenaView, segment_entries};
 use longarm_wire::ARENA_REGION;
 
@@ -163,6 +165,22 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
             }
         }
         Ok(())
+    }
+
+    /// WRITEs to the follower that its use of a segment, or of those of a run, is over. What it has there is
+    /// about to be overwritten, and the connection may break before the leader's line follows: its standby
+    /// index would go on naming what is no longer there.
+    pub(super) fn free(&mut self, segment: u32) -> Result<(), PeerError> {
+        let run = self.line(segment)?.run;
+        (segment..segment + run).try_for_each(|segment| self.free_line(segment))
+    }
+
+    /// WRITEs to the follower that the use of a segment is over.
+    pub(super) fn free_line(&mut self, segment: u32) -> Result<(), PeerError> {
+        let store = &self.leader_term.core.engine.store;
+        let line = freed_line(store.memory(), store.sums(), segment, store.stable());
+        let until = self.until();
+        self.bulk.write(ARENA_REGION, line_at(segment), &line, until)
     }
 
     /// Pushes a segment, or run, of an older term to its end: what the follower has there of an entry that
