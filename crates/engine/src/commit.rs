@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use longarm_base::limits::LINE;
-use longarm_base::{EntryRef, Mutant, Nanos};
-use longarm_memory::Hash;
+use longarm_base::{EntryRef, Mutant, Nanos, Term};
+use longarm_memory::{Hash, Mapped};
 use longarm_store::EntryKind;
+use longarm_store::progress::ProgressWords;
 
 use crate::outcome::Short;
 use crate::reclaim::deletes::Deletes;
-use crate::stream::Progress;
 use crate::stripes::{Stripe, Stripes};
 
 /// When a write takes effect. Chosen once, when the engine is made.
@@ -28,7 +28,7 @@ pub struct Replicated {
     /// The stripes, which decide who may write which key.
     pub stripes: Stripes,
     /// How far each stream is, by stream.
-    pub progress: Vec<Arc<Progress>>,
+    pub progress: Vec<Arc<ProgressWords>>,
     /// The deletes that may explain an entry that no slot names.
     pub deletes: Deletes,
     /// Cache lines of what outlives that which it is about.
@@ -39,9 +39,11 @@ pub struct Replicated {
 }
 
 impl Replicated {
-    /// The state of a leader with so many streams, nothing written, without a lease.
-    pub fn new(streams: u16) -> Replicated {
-        let progress = (0..streams).map(|_| Arc::default()).collect();
+    /// The state of a leader of `term` with so many streams, nothing written, without a lease. `progress` is
+    /// the region in which the streams say how far they are.
+    pub fn new(streams: u16, progress: &Mapped, term: Term) -> Replicated {
+        let begin = |stream| ProgressWords::begin(progress.clone(), stream, term);
+        let progress = (0..usize::from(streams)).map(|stream| Arc::new(begin(stream))).collect();
         let (stripes, deletes) = Default::default();
         let (tombstones, outcomes, lease) = Default::default();
         Replicated { stripes, progress, deletes, tombstones, outcomes, lease }

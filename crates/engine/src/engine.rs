@@ -10,6 +10,7 @@ use longarm_host::Pause;
 use longarm_index::control::Control;
 use longarm_index::hash::{Found, LockedPair, NoRoom, Owner, Record, SlotKind};
 use longarm_memory::{Budget, Hash, OwnedWords, SumKey};
+use longarm_store::progress::ProgressWords;
 use longarm_store::{Store, StoreOptions};
 
 use crate::commit::{Commit, Replicated};
@@ -21,7 +22,7 @@ use crate::outcome::Short;
 use crate::reclaim::deletes::Deletes;
 use crate::reclaim::marks::ClockBits;
 use crate::shortage::Shortage;
-use crate::stream::{Progress, Stream};
+use crate::stream::Stream;
 use crate::timestamps::Timestamps;
 use crate::worker_context::WorkerContext;
 
@@ -87,7 +88,7 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
         let store = store_of(arena, budget.clone(), sums.clone(), &options)?;
         let arena = Arena { memory: store.memory().clone() };
         let found_items = options.found_items.min(store.adopted_rooms());
-        let room = EngineOptions { found_items, ..options };
+        let room = EngineOptions { found_items, ..options.clone() };
         // An arena filled by another leader leaves an index its room.
         let charged = if options.term.is_some() { budget.used() } else { 0 };
         budget.give(charged);
@@ -104,7 +105,10 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
     ) -> Engine<M> {
         let arena = Arena { memory: store.memory().clone() };
         let commit = match options.term {
-            Some(_) => Commit::Replicated(Box::new(Replicated::new(options.workers + 1))),
+            Some(term) => {
+                let progress = options.progress.as_ref().expect("a leader's streams say how far they are");
+                Commit::Replicated(Box::new(Replicated::new(options.workers + 1, progress, term)))
+            }
             None => Commit::Direct,
         };
         let marks = (options.eviction == Eviction::Lru).then(|| ClockBits::new(options.expected_items));
@@ -159,7 +163,7 @@ impl<M: OwnedWords> Engine<M> {
     }
 
     /// How far each stream is; empty where writes take effect at once.
-    pub fn progress(&self) -> &[Arc<Progress>] {
+    pub fn progress(&self) -> &[Arc<ProgressWords>] {
         match &self.commit {
             Commit::Direct => &[],
             Commit::Replicated(group) => &group.progress,

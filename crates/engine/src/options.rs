@@ -2,6 +2,7 @@
 
 use longarm_base::{Nanos, Term};
 use longarm_index::hash::SlotKind;
+use longarm_memory::Mapped;
 
 /// How a write is treated when memory is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -13,7 +14,7 @@ pub enum Eviction {
     Lru,
 }
 /// The options of an engine.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct EngineOptions {
     /// Threads that write; the maintenance thread has one more stream.
     pub workers: u16,
@@ -33,6 +34,8 @@ pub struct EngineOptions {
     pub quarantine: Nanos,
     /// In a group: the leader's term. The arena then is one that the replicas of the group filled.
     pub term: Option<Term>,
+    /// Of a leader: the region in which its streams say how far they are.
+    pub progress: Option<Mapped>,
 }
 
 /// Why an engine could not be made.

@@ -3,21 +3,22 @@
 //!
 //! (1) Positions count from zero in each term; each entry below `written` is whole in the arena.
 //! (2) Entries are applied in order of position, and only once they are committed.
-//! (3) An answer is sent when its position is applied: [`Progress::is_applied`], from any thread.
+//! (3) An answer is sent when its position is applied: [`ProgressWords::is_applied`], from any thread.
 //! (4) An entry that is being moved is not moved again before the copy is applied ([`Stream::is_moving`]). So
 //!     the youngest copy of a version is the one that counts, for every replica that restores from the arena
 //!     (`newest.rs`).
-//! (5) `low` is at most the csn of each entry that is written and not applied, from before that csn is drawn:
+//! (5) The progress of the stream stands in memory that followers may READ ([`longarm_store::progress`]). Its
+//!     `low` is at most the csn of each entry that is written and not applied, from before that csn is drawn:
 //!     all csns below it are stable (M9, M10).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use longarm_base::{Csn, EntryRef};
 use longarm_host::observe::{Observation, observe};
 use longarm_memory::{Hash, OwnedWords};
 use longarm_store::Writer;
+use longarm_store::progress::ProgressWords;
 
 use crate::stripes::Stripe;
 
@@ -113,44 +114,6 @@ pub struct Written {
     pub change: IndexChange,
 }
 
-/// The part of a stream that other threads may read. Its worker writes it.
-#[derive(Debug, Default)]
-pub struct Progress {
-    applied: AtomicU64,
-    written: AtomicU64,
-    /// The low bound of (5); zero if nothing is under way.
-    low: AtomicU64,
-}
-
-impl Progress {
-    /// Whether the entry at this position is applied.
-    pub fn is_applied(&self, position: u64) -> bool {
-        // Acquire: what was applied is in the index; pairs with `Stream::set_applied`.
-        self.applied.load(Ordering::Acquire) > position
-    }
-
-    /// The number of applied positions: all below are applied.
-    pub fn applied(&self) -> u64 {
-        // Acquire: as in `is_applied`.
-        self.applied.load(Ordering::Acquire)
-    }
-
-    /// The number of written positions: all below are written.
-    pub fn written(&self) -> u64 {
-        // Acquire: those entries are whole in the arena; pairs with `Stream::push`.
-        self.written.load(Ordering::Acquire)
-    }
-
-    /// At most the csn of each entry under way; `None` if there is none.
-    pub fn low(&self) -> Option<Csn> {
-        // Acquire: read after the csn counter, see (5).
-        match self.low.load(Ordering::Acquire) {
-            0 => None,
-            low => Some(Csn(low)),
-        }
-    }
-}
-
 /// What a thread writes entries of its stream with.
 pub(crate) struct StreamWriter<'a, M: OwnedWords> {
     pub writer: &'a mut Writer<M>,
@@ -163,20 +126,19 @@ pub struct Stream {
     /// The number of the stream, of this leader.
     pub number: u16,
     /// The part that other threads see.
-    pub progress: Arc<Progress>,
+    pub progress: Arc<ProgressWords>,
     /// Entries from position `first` on.
     kept: VecDeque<Written>,
     first: u64,
     applied: u64,
-    /// All positions below are committed, as the gate says.
-    pub committed: u64,
+    committed: u64,
     /// Places of the entries that it copies and whose copies are not applied yet.
     moving: BTreeSet<u64>,
 }
 
 impl Stream {
     /// A stream in which nothing is written.
-    pub fn new(number: u16, progress: Arc<Progress>) -> Stream {
+    pub fn new(number: u16, progress: Arc<ProgressWords>) -> Stream {
         let (kept, moving) = Default::default();
         Stream { number, progress, kept, first: 0, applied: 0, committed: 0, moving }
     }
@@ -192,6 +154,19 @@ impl Stream {
         self.applied
     }
 
+    /// The number of committed positions: all below are committed, as the gate says.
+    pub fn committed(&self) -> u64 {
+        self.committed
+    }
+
+    /// Notes that all positions below are committed, before any of them is applied.
+    pub fn set_committed(&mut self, below: u64) {
+        if below != self.committed {
+            self.committed = below;
+            self.progress.set_committed(below);
+        }
+    }
+
     /// Whether no further entry may be written for now.
     #[inline]
     pub fn is_full(&self) -> bool {
@@ -201,10 +176,9 @@ impl Stream {
     /// Announces a write, before a csn above `counter` is drawn for an entry of this stream.
     #[inline]
     pub fn announce(&self, counter: Csn) {
-        // Relaxed: only this thread stores it.
-        if self.progress.low.load(Ordering::Relaxed) == 0 {
-            // Release: before the draw, which is an AcqRel step of the counter; see (5).
-            self.progress.low.store(counter.0 + 1, Ordering::Release);
+        if self.progress.low().is_none() {
+            // Before the draw, which is an AcqRel step of the counter; see (5).
+            self.progress.set_low(Some(Csn(counter.0 + 1)));
         }
     }
 
@@ -220,8 +194,7 @@ impl Stream {
             self.moving.insert(from.offset);
         }
         self.kept.push_back(written);
-        // Release: the entry is whole; pairs with `Progress::written`.
-        self.progress.written.store(position + 1, Ordering::Release);
+        self.progress.wrote(position, written.place.offset);
         position
     }
 
@@ -259,11 +232,8 @@ impl Stream {
         self.applied += 1;
         // Moves keep their csn, and are no writes under way.
         let left = (self.applied..self.written()).filter_map(|position| self.at(position));
-        let low = left.filter(|left| left.change.is_write()).map(|next| next.csn.0).next().unwrap_or(0);
-        // Release: as in `announce`.
-        self.progress.low.store(low, Ordering::Release);
-        // Release: the index has it; pairs with `Progress::is_applied`.
-        self.progress.applied.store(self.applied, Ordering::Release);
+        let low = left.filter(|left| left.change.is_write()).map(|next| next.csn).next();
+        self.progress.set_applied(self.applied, low);
     }
 
     /// Forgets entries that are applied and that no follower waits for: those below `posted`.

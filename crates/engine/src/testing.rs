@@ -76,6 +76,7 @@ pub fn options(slots: SlotKind, eviction: Eviction, term: Option<(Term, u64)>) -
         hash_key: 5,
         eviction,
         quarantine: QUARANTINE,
+        progress: term.map(|_| memory(longarm_store::progress::layout::bytes(2))),
     }
 }
 
@@ -117,7 +118,7 @@ pub fn named<M: OwnedWords>(engine: &Engine<M>, key: &[u8]) -> (EntryRef, Csn) {
 /// Has all that was written with this context committed, and applies it.
 pub fn apply<M: OwnedWords>(engine: &Engine<M>, context: &mut WorkerContext<M>, times: Timestamps) {
     let stream = context.stream.as_mut().expect("a context of a group has a stream");
-    stream.committed = stream.written();
+    stream.set_committed(stream.written());
     engine.apply_committed(context, times);
     let stream = context.stream.as_mut().expect("as above");
     assert_eq!(stream.applied(), stream.written());

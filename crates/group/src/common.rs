@@ -72,6 +72,7 @@ impl CoreOptions {
             eviction: self.eviction,
             quarantine: Nanos(quarantine.as_nanos() as u64),
             term,
+            progress: None,
         }
     }
 }
@@ -84,6 +85,8 @@ pub struct Lent {
     pub index: Arc<Region>,
     /// The arena.
     pub arena: Arc<Region>,
+    /// Of a group's replica: how far its streams are while it leads. Not lent to clients.
+    pub progress: Option<Arc<Region>>,
 }
 
 /// The keys of an engine's checksums and hashes.
@@ -188,8 +191,11 @@ impl Core {
         standby: Option<Standby<Mapped>>,
     ) -> Result<Core, StartError> {
         let [boot] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
-        let engine_options =
-            EngineOptions { found_items: start.items, ..options.engine(keys.hash, Some(start.term)) };
+        let engine_options = EngineOptions {
+            found_items: start.items,
+            progress: lent.progress.as_ref().map(|progress| progress.memory().clone()),
+            ..options.engine(keys.hash, Some(start.term))
+        };
         let (engine, found) = match standby {
             Some(standby) => standby.engine(SumKey::new(keys.sum), engine_options)?,
             None => {

@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use longarm_base::{Mutant, ReplicaId};
-use longarm_engine::stream::Progress;
 use longarm_host::{Mutex, Pause};
 use longarm_replica::{FollowerProgress, Releases, StreamProgress};
+use longarm_store::progress::ProgressWords;
 
 use crate::stats::FollowerStats;
 
@@ -169,7 +169,7 @@ impl Follower {
     }
 
     /// How far the follower is, for people.
-    pub fn stats(&self, written: &[Arc<Progress>]) -> FollowerStats {
+    pub fn stats(&self, written: &[Arc<ProgressWords>]) -> FollowerStats {
         let progress = self.progress();
         let lag = progress.lag(written.iter().map(|stream| stream.written()));
         FollowerStats { replica: self.replica.0, synced: progress.synced, lag }

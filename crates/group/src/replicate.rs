@@ -115,12 +115,12 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
             at += 1;
         }
         let committed = self.gate.committed(stream.written());
-        if committed > stream.committed {
+        if committed > stream.committed() {
             moved = true;
             let (stream, below) = (stream.number, committed);
             observe(|| Observation::Committed { stream, below, by: self.gate.counted(below).collect() });
         }
-        stream.committed = committed;
+        stream.set_committed(committed);
         stream.forget(self.followers.iter().map(|follower| follower.sender.sent()).min().unwrap_or(u64::MAX));
         // While all is committed, a follower that is behind holds up no write. It is looked at now and then.
         let waiting = committed < stream.written();

@@ -14,6 +14,7 @@ use longarm_index::control::CONTROL_REGION;
 use longarm_index::control::layout::BYTES as CONTROL_BYTES;
 use longarm_index::hash::layout::INDEX_REGION;
 use longarm_memory::{Backing, OwnedWords, Region, RegionError, RegionOptions};
+use longarm_store::progress;
 use longarm_wire::ARENA_REGION;
 
 use crate::options::{Pages, ServerOptions};
@@ -48,12 +49,25 @@ pub(crate) fn lend(lent: &Lent) -> Vec<Grant> {
 
 /// The page of a replica, which its leader writes.
 pub(crate) fn create_page(options: &ServerOptions) -> Result<Arc<Region>, StartError> {
-    let page = create_one("longarm-page", longarm_replica::page::BYTES, Backing::SmallPages)?;
+    of_replica(options, "longarm-page", longarm_replica::page::BYTES)
+}
+
+/// The regions of a replica: all of these, and the one in which its streams say how far they are while it
+/// leads.
+pub(crate) fn create_of_replica(options: &ServerOptions, sum_key: u64) -> Result<Lent, StartError> {
+    let bytes = progress::layout::bytes(options.workers + 1);
+    let progress = Some(of_replica(options, "longarm-progress", bytes)?);
+    Ok(Lent { progress, ..create(options, sum_key)? })
+}
+
+/// A small region that other replicas WRITE or READ.
+fn of_replica(options: &ServerOptions, name: &str, bytes: u64) -> Result<Arc<Region>, StartError> {
+    let region = create_one(name, bytes, Backing::SmallPages)?;
     if options.registers() {
-        page.memory().populate(0, page.bytes());
-        page.memory().pin();
+        region.memory().populate(0, region.bytes());
+        region.memory().pin();
     }
-    Ok(page)
+    Ok(region)
 }
 
 fn sized(options: &ServerOptions, sum_key: u64) -> Result<Lent, StartError> {
@@ -79,7 +93,8 @@ fn sized(options: &ServerOptions, sum_key: u64) -> Result<Lent, StartError> {
             }
         }
     };
-    Ok(Lent { control: region("longarm-control", CONTROL_BYTES, Backing::Memory)?, index, arena })
+    let control = region("longarm-control", CONTROL_BYTES, Backing::Memory)?;
+    Ok(Lent { control, index, arena, progress: None })
 }
 
 fn ordinary(
@@ -123,6 +138,7 @@ fn in_files(dir: &Path, index_bytes: u64, arena_bytes: u64, sum_key: u64) -> Res
             control: file(Saved::control_path(dir), CONTROL_BYTES)?,
             index: file(Saved::index_path(dir), index_bytes)?,
             arena: file(Saved::segments_path(dir), arena_bytes)?,
+            progress: None,
         })
     };
     create().inspect_err(|error| {

@@ -37,7 +37,7 @@ impl<T: Transport> PreparedReplica<T> {
         if several {
             options.log = options.log.after(format!("group {:016x}: ", group.id));
         }
-        let lent = Arc::new(regions::create(&options, group.sum_key)?);
+        let lent = Arc::new(regions::create_of_replica(&options, group.sum_key)?);
         let page = regions::create_page(&options)?;
         let grants = lend(&lent);
         let seed = Seed {

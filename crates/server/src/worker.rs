@@ -130,7 +130,7 @@ impl<Q: QueuePair> Worker<Q> {
         };
         let pumped = replicator.pump(stream);
         self.replicating = pumped == Pumped::Waiting;
-        let committed = stream.committed > stream.applied();
+        let committed = stream.committed() > stream.applied();
         committed
             && self.shared.core.engine.apply_committed(&mut self.context, self.shared.core.timestamps()) > 0
             || pumped == Pumped::Busy

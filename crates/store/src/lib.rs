@@ -8,6 +8,7 @@
 //! - [`segment`]: segments: the table, claims, live bytes, and the check of a whole arena.
 //! - [`Store`] is shared by the workers, a [`Writer`] belongs to one of them, and a [`Collector`] finds
 //!   entries to move so that dead segments can be reused.
+//! - [`progress`]: how far each stream is, for parties that follow it by READs.
 //! - A follower's arena, filled by a leader's one-sided WRITEs, has no store: [`format()`] lays it out,
 //!   [`survey()`] says what came (not all at once: [`Settled`]), and [`Store::adopt`] takes it over.
 //!
@@ -21,6 +22,7 @@ mod class;
 mod collect;
 pub mod object;
 mod options;
+pub mod progress;
 pub mod segment;
 mod settled;
 mod store;

@@ -42,7 +42,8 @@ impl Leader {
     fn new() -> Leader {
         let (options, _) = options();
         let address = options.addresses[0].clone();
-        let lent = Arc::new(crate::regions::create(&options, SUM_KEY).expect("regions"));
+        let lent = crate::regions::create_of_replica(&options, SUM_KEY).expect("regions");
+        let lent = Arc::new(lent);
         longarm_store::format(lent.arena.memory(), &SumKey::new(SUM_KEY)).expect("an arena");
         let start = TermStart {
             term: Term::new(1, ReplicaId(1)),
@@ -146,6 +147,7 @@ fn accept(listener: &mut AnyListener, shared: &Shared) -> (AnyQp, Mailbox) {
         group: 0,
         csn: 0,
         keep_sessions: 1 << 40,
+        term: 0,
     };
     let grants = vec![Grant { id: RING_REGION, region: ring.clone(), rights: Rights::WRITE }];
     let channel = Channel::new().expect("a channel");
