@@ -37,6 +37,7 @@ mod multi_get;
 mod options;
 mod pipeline;
 mod raw;
+pub mod side;
 mod targets;
 mod topology;
 mod walk;

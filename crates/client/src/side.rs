@@ -1,0 +1,358 @@
+//! Who does the work of an operation: the server, asked by a request, or the client, by READs.
+//!
+//! A [`Selector`] is Cell's locality selector (Cell 2.5) as a value: no clock, no I/O, and one a connection,
+//! for one thread. The client asks it before an operation ([`Selector::choose`]), and tells it what the
+//! operation took ([`Selector::answered`], [`Selector::read_round`]). No operation of the client asks it yet.
+//!
+//! Each side has a queue: requests wait for the server's CPU, READs for its NIC. The server is taken where
+//! `l_s - RTT_s < m (l_r - RTT_r)`: `l_s` is the mean time of a request, `l_r` that of a round of READs, `m`
+//! the number of rounds that wait for each other, and an `RTT` the least time of its side in the last
+//! [`FRESH`]. What exceeds it was spent in a queue.
+//!
+//! (1) A mean is over the last [`HISTORY`] times. A time is left out if it is more than [`SIGMAS`] standard
+//!     deviations from the mean before it. Where more are left out than taken, the load has changed: the
+//!     means begin anew (Cell 2.5).
+//! (2) What is older than [`FRESH`] is forgotten. One operation in [`EXPLORED`] takes the side that seems
+//!     worse, and so shows whether it still is (Cell 2.5).
+//! (3) Ours: each size of operation ([`Size`]) has means of its own. A request's time is counted without the
+//!     time that its answer's bytes take. For [`DISTURBED`] after a walk of READs met a change, `m` is larger
+//!     by [`ROUNDS_AGAIN`]. A side of which nothing is known is tried.
+//! (4) Cell's inequality compares queues. Two empty queues are equal, and then the client does the work, also
+//!     where its rounds take longer than a request. So little is lost of what both sides can do together, but
+//!     latency is, while nobody waits. [`Rule::Times`] compares the whole times: it is never much worse than
+//!     the better side, for the price of the server's CPU (`tests/queues.rs` has a model of both).
+
+use std::collections::VecDeque;
+
+use longarm_base::Nanos;
+use longarm_base::random::SplitMix64;
+
+/// Times of which a mean is made, and over which it is counted how many were left out (Cell 2.5: n).
+pub const HISTORY: usize = 100;
+/// Standard deviations beyond which a time is left out (Cell 2.5: K).
+pub const SIGMAS: u64 = 3;
+/// One operation in so many takes the side that seems worse (Cell 2.5: p is 1 %).
+pub const EXPLORED: u64 = 100;
+/// How long a time counts (Cell 2.5).
+pub const FRESH: Nanos = Nanos::from_millis(3000);
+/// How long a walk counts that met a change.
+pub const DISTURBED: Nanos = Nanos::from_millis(100);
+/// Rounds that a walk is expected to need more, meanwhile.
+pub const ROUNDS_AGAIN: u64 = 2;
+
+/// Times without which none is left out: of fewer the deviation says nothing.
+const JUDGED_FROM: usize = 10;
+/// A longer time counts as so much: what is squared and summed then fits.
+const TIME_MAX: u64 = 60_000_000_000;
+/// How long a side that was tried may take to show its first time, until it is tried again.
+const PATIENCE: Nanos = Nanos::from_millis(100);
+/// Length of the parts of [`FRESH`] whose least times are kept.
+const PART: u64 = Nanos::from_millis(500).0;
+/// Parts of [`FRESH`], and the one under way.
+const PARTS: usize = (FRESH.0 / PART) as usize + 1;
+/// Bits of the last [`HISTORY`] verdicts.
+const VERDICTS: u128 = (1 << HISTORY) - 1;
+
+/// Who does the work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// The server, asked by a request.
+    Server,
+    /// The client, by READs.
+    Client,
+}
+
+impl Side {
+    /// Who does it else.
+    pub const fn other(self) -> Side {
+        match self {
+            Side::Server => Side::Client,
+            Side::Client => Side::Server,
+        }
+    }
+}
+
+/// How much an operation asks for. Times of different sizes say nothing of each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Size {
+    /// Up to 16 items: a GET, and the shortest scans.
+    Short,
+    /// Up to 128 items.
+    Medium,
+    /// More.
+    Long,
+}
+
+impl Size {
+    /// All of them.
+    pub const ALL: [Size; 3] = [Size::Short, Size::Medium, Size::Long];
+
+    /// That of an operation that asks for so many items at most.
+    pub const fn of_limit(items: u64) -> Size {
+        match items {
+            0..=16 => Size::Short,
+            17..=128 => Size::Medium,
+            _ => Size::Long,
+        }
+    }
+}
+
+/// What of the two sides is compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rule {
+    /// The time in queues, as Cell does: it spares the server's CPU, even where a request is sooner done.
+    Queues,
+    /// The whole time: the least latency, whosever CPU it takes.
+    Times,
+}
+
+/// What a selector is told when it is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Decides which operations take the other side.
+    pub seed: u64,
+    /// What is compared.
+    pub rule: Rule,
+    /// What 1024 bytes of an answer take on this connection, in nanoseconds.
+    pub nanos_per_kib: u32,
+}
+
+/// An answer to a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Answered {
+    /// From the request to its answer.
+    pub took: Nanos,
+    /// Bytes of the answer.
+    pub bytes: u32,
+}
+
+/// Chooses who does the work, on one connection.
+#[derive(Clone, Debug)]
+pub struct Selector {
+    settings: Settings,
+    draw: SplitMix64,
+    /// Of each [`Size`].
+    sizes: [Queues; Size::ALL.len()],
+    /// When a walk last met a change.
+    disturbed: Option<Nanos>,
+}
+
+impl Selector {
+    /// One that knows nothing yet.
+    pub fn new(settings: Settings) -> Selector {
+        Selector {
+            settings,
+            draw: SplitMix64::new(settings.seed),
+            sizes: Size::ALL.map(|_| Queues::default()),
+            disturbed: None,
+        }
+    }
+
+    /// Who shall do an operation that the client could do in so many rounds of READs, each of which needs the
+    /// one before it.
+    pub fn choose(&mut self, now: Nanos, size: Size, rounds: u32) -> Side {
+        let disturbed = self.disturbed.is_some_and(|at| now.since(at) < DISTURBED);
+        let rounds = u64::from(rounds) + if disturbed { ROUNDS_AGAIN } else { 0 };
+        let queues = &mut self.sizes[size as usize];
+        match queues.better(now, self.settings.rule, rounds) {
+            // Where a side is unknown, to try it is all there is to explore.
+            None => queues.try_one(now),
+            Some(side) if self.draw.once_in(EXPLORED) => side.other(),
+            Some(side) => side,
+        }
+    }
+
+    /// The server has answered a request.
+    pub fn answered(&mut self, now: Nanos, size: Size, answered: Answered) {
+        let bytes = u64::from(answered.bytes) * u64::from(self.settings.nanos_per_kib) / 1024;
+        self.sizes[size as usize].server.add(now, answered.took.0.saturating_sub(bytes));
+    }
+
+    /// A round of READs is complete. Where the client shares its cores with the server, the time of its own
+    /// checks of the bytes belongs to the round.
+    pub fn read_round(&mut self, now: Nanos, size: Size, took: Nanos) {
+        self.sizes[size as usize].client.add(now, took.0);
+    }
+
+    /// A walk of READs met a change of what it read, torn or contended: the next ones may, too.
+    pub fn disturbed(&mut self, now: Nanos) {
+        self.disturbed = Some(now);
+    }
+}
+
+/// What is known of the two sides.
+#[derive(Clone, Debug, Default)]
+struct Queues {
+    server: Times,
+    client: Times,
+}
+
+impl Queues {
+    /// The side that Cell's inequality names (Cell 2.5), if both are known. It is multiplied out: nothing is
+    /// divided.
+    fn better(&mut self, now: Nanos, rule: Rule, rounds: u64) -> Option<Side> {
+        let (server, client) = (self.server.mean(now, rule)?, self.client.mean(now, rule)?);
+        let is_server = server.sum * client.count < u128::from(rounds) * client.sum * server.count;
+        Some(if is_server { Side::Server } else { Side::Client })
+    }
+
+    /// A side of which nothing is known, unless its first time is still awaited; else the one that is known.
+    fn try_one(&mut self, now: Nanos) -> Side {
+        if self.client.is_worth_a_try(now) {
+            Side::Client
+        } else if self.server.is_worth_a_try(now) || !self.server.kept.is_empty() {
+            Side::Server
+        } else {
+            Side::Client
+        }
+    }
+}
+
+/// A mean, as a fraction.
+struct Mean {
+    sum: u128,
+    count: u128,
+}
+
+/// A time that was kept.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: Nanos,
+    took: u64,
+}
+
+/// Times of one side.
+#[derive(Clone, Debug, Default)]
+struct Times {
+    /// At most [`HISTORY`], the oldest first.
+    kept: VecDeque<Sample>,
+    /// Of what is kept.
+    sum: u128,
+    /// Of the squares of what is kept.
+    squares: u128,
+    /// A bit for each of the last [`HISTORY`] times: it was left out.
+    left_out: u128,
+    /// How many of these bits mean anything.
+    judged: u32,
+    least: Least,
+    /// When it was last taken because nothing was known of it.
+    tried: Option<Nanos>,
+}
+
+impl Times {
+    /// A time of this side. It tells whether the queue has changed, or is left out (Cell 2.5).
+    fn add(&mut self, now: Nanos, took: u64) {
+        self.forget(now);
+        let took = took.min(TIME_MAX);
+        self.least.add(now, took);
+        let left_out = self.is_far(took);
+        self.left_out = (self.left_out << 1 | u128::from(left_out)) & VERDICTS;
+        self.judged = (self.judged + 1).min(HISTORY as u32);
+        if left_out {
+            if 2 * self.left_out.count_ones() <= self.judged {
+                return;
+            }
+            self.clear();
+        }
+        if self.kept.len() == HISTORY {
+            self.drop_oldest();
+        }
+        self.kept.push_back(Sample { at: now, took });
+        self.sum += u128::from(took);
+        self.squares += u128::from(took).pow(2);
+    }
+
+    /// More than so many deviations from the mean: both sides are squared, and multiplied by the count twice.
+    fn is_far(&self, took: u64) -> bool {
+        let count = self.kept.len() as u128;
+        let from_mean = (count * u128::from(took)).abs_diff(self.sum);
+        let deviation = count * self.squares - self.sum.pow(2);
+        self.kept.len() >= JUDGED_FROM && from_mean.pow(2) > u128::from(SIGMAS).pow(2) * deviation
+    }
+
+    /// The mean time, or what of it exceeds the least.
+    fn mean(&mut self, now: Nanos, rule: Rule) -> Option<Mean> {
+        self.forget(now);
+        let count = self.kept.len() as u128;
+        let least = match rule {
+            Rule::Queues => self.least.get(now),
+            Rule::Times => 0,
+        };
+        let sum = self.sum.saturating_sub(count * u128::from(least));
+        (count > 0).then_some(Mean { sum, count })
+    }
+
+    /// Whether nothing is known of it, and nothing on the way. It is, from now on.
+    fn is_worth_a_try(&mut self, now: Nanos) -> bool {
+        let awaited = self.tried.is_some_and(|at| now.since(at) < PATIENCE);
+        let is_worth = self.kept.is_empty() && !awaited;
+        if is_worth {
+            self.tried = Some(now);
+        }
+        is_worth
+    }
+
+    /// Drops what is too old.
+    fn forget(&mut self, now: Nanos) {
+        while self.kept.front().is_some_and(|sample| now.since(sample.at) > FRESH) {
+            self.drop_oldest();
+        }
+        if self.kept.is_empty() {
+            self.clear();
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some(Sample { took, .. }) = self.kept.pop_front() {
+            self.sum -= u128::from(took);
+            self.squares -= u128::from(took).pow(2);
+        }
+    }
+
+    /// Drops all but the least time: that is the network's, not the queue's.
+    fn clear(&mut self) {
+        self.kept.clear();
+        (self.sum, self.squares) = (0, 0);
+        (self.left_out, self.judged) = (0, 0);
+    }
+}
+
+/// Least time of each part of the last [`FRESH`], and so of all of it.
+#[derive(Clone, Debug)]
+struct Least {
+    parts: [Part; PARTS],
+}
+
+/// Least time of a part of time.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    /// Its number: its moments in [`PART`]s.
+    number: u64,
+    least: u64,
+}
+
+impl Default for Least {
+    fn default() -> Least {
+        Least { parts: [Part { number: 0, least: TIME_MAX }; PARTS] }
+    }
+}
+
+impl Least {
+    fn add(&mut self, now: Nanos, took: u64) {
+        let number = now.0 / PART;
+        let part = &mut self.parts[(number % PARTS as u64) as usize];
+        if part.number != number {
+            *part = Part { number, least: took };
+        }
+        part.least = part.least.min(took);
+    }
+
+    fn get(&self, now: Nanos) -> u64 {
+        let number = now.0 / PART;
+        let fresh = |part: &&Part| part.number <= number && number - part.number < PARTS as u64;
+        self.parts.iter().filter(fresh).map(|part| part.least).min().unwrap_or(TIME_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests;
