@@ -12,6 +12,7 @@ pub mod hash_reader;
 mod input;
 mod memory;
 pub mod ring;
+pub mod scan_messages;
 pub mod shm_queue;
 pub mod tcp_frame;
 pub mod tree_reader;

@@ -257,6 +257,7 @@ fn message(input: &mut Input<'_>) -> Vec<u8> {
             let (boot, sum_key, stamp, lease) = (word(), word(), word(), word());
             let (read_bound, ring_bytes, pid, group) = (word(), word(), word(), word());
             let (csn, keep_sessions, wants_hints) = (word(), word(), 0);
+            let term = word() >> 32;
             Welcome {
                 agreed: VERSIONS.meet(VERSIONS).expect("one side"),
                 boot,
@@ -270,6 +271,7 @@ fn message(input: &mut Input<'_>) -> Vec<u8> {
                 group,
                 csn,
                 keep_sessions,
+                term,
             }
             .encode()
         }

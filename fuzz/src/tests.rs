@@ -4,12 +4,13 @@ use std::path::Path;
 
 type Target = fn(&[u8]);
 
-const TARGETS: [(&str, Target); 8] = [
+const TARGETS: [(&str, Target); 9] = [
     ("control_page", crate::control_page::run),
     ("entry_reader", crate::entry_reader::run),
     ("handshake", crate::handshake::run),
     ("hash_reader", crate::hash_reader::run),
     ("ring", crate::ring::run),
+    ("scan_messages", crate::scan_messages::run),
     ("shm_queue", crate::shm_queue::run),
     ("tcp_frame", crate::tcp_frame::run),
     ("tree_reader", crate::tree_reader::run),

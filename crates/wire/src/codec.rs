@@ -23,6 +23,9 @@ impl<'a> Fields<'a> {
         self.0 = rest;
         Ok(taken)
     }
+    pub fn u16(&mut self) -> Result<u16, Bad> {
+        Ok(u16::from_le_bytes(self.bytes(2)?.try_into().expect("two bytes")))
+    }
     pub fn u32(&mut self) -> Result<u32, Bad> {
         Ok(u32::from_le_bytes(self.bytes(4)?.try_into().expect("four bytes")))
     }

@@ -3,7 +3,7 @@
 //! Hello: `[versions u64][placement epoch u64, zero][session][ring bytes][group][fresh][since]`
 //! `[name length u32 | 0][name]`; the first word has this form in every version ([`Versions`]).
 
-use crate::codec::{Bad, Fields, Out, kind};
+use crate::codec::{Bad, Fields, Out, kind, take_term};
 use crate::versions::{Agreed, VERSIONS, Versions};
 
 /// The hello of a client.
@@ -29,18 +29,13 @@ const NAME_MAX: usize = 64;
 impl Hello {
     /// The bytes to send.
     pub fn encode(&self) -> Vec<u8> {
-        let mut name = self.name.clone();
-        while name.len() > NAME_MAX {
-            name.pop();
-        }
-        let mut out = Out(Vec::with_capacity(64 + name.len()));
+        let mut out = Out(Vec::with_capacity(64 + self.name.len()));
         VERSIONS.put(&mut out);
         out.u64(0);
         for word in [self.session, self.ring_bytes, self.group, self.fresh, self.since] {
             out.u64(word);
         }
-        out.kind(name.len() as u32);
-        out.0.extend_from_slice(name.as_bytes());
+        put_name(&self.name, &mut out);
         out.0
     }
 
@@ -55,14 +50,26 @@ impl Hello {
         }
         let (session, ring_bytes, group) = (fields.u64()?, fields.u64()?, fields.u64()?);
         let (fresh, since) = (fields.u64()?, fields.u64()?);
-        let name_len = kind(&mut fields)? as usize;
-        if name_len > NAME_MAX {
-            return Err(Bad("client name longer than 64 bytes"));
-        }
-        let name = String::from_utf8_lossy(fields.bytes(name_len)?).into_owned();
+        let name = take_name(&mut fields)?;
         fields.end()?;
         Ok(Hello { session, ring_bytes, group, fresh, since, name })
     }
+}
+
+/// Appends a client's name, cut to what is allowed.
+pub(crate) fn put_name(name: &str, out: &mut Out) {
+    let name = &name[..name.floor_char_boundary(NAME_MAX)];
+    out.kind(name.len() as u32);
+    out.0.extend_from_slice(name.as_bytes());
+}
+
+/// Takes a client's name.
+pub(crate) fn take_name(fields: &mut Fields<'_>) -> Result<String, Bad> {
+    let len = kind(fields)? as usize;
+    if len > NAME_MAX {
+        return Err(Bad("client name longer than 64 bytes"));
+    }
+    Ok(String::from_utf8_lossy(fields.bytes(len)?).into_owned())
 }
 
 /// The server's answer: what a client must know to read its memory.
@@ -93,13 +100,14 @@ pub struct Welcome {
     pub csn: u64,
     /// How long a session is remembered after its client left, in nanoseconds.
     pub keep_sessions: u64,
+    /// The term in which the server leads its group, as bits, which a scan names; zero if it has no group.
+    pub term: u64,
 }
 
 impl Welcome {
     /// The bytes to send.
     pub fn encode(&self) -> Vec<u8> {
         let words = [
-            u64::from(self.agreed.version) | u64::from(self.agreed.features) << 32,
             self.boot,
             self.sum_key,
             self.stamp,
@@ -111,21 +119,19 @@ impl Welcome {
             self.group,
             self.csn,
             self.keep_sessions,
+            self.term,
         ];
-        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+        let mut out = Out(Vec::with_capacity(8 + words.len() * 8));
+        self.agreed.put(&mut out);
+        words.iter().for_each(|&word| out.u64(word));
+        out.0
     }
 
     /// Decodes received bytes.
     pub fn decode(bytes: &[u8]) -> Result<Welcome, Bad> {
         let mut fields = Fields(bytes);
-        let (version, features) = (fields.u32()?, fields.u32()?);
-        let one = u16::try_from(version).map(|version| Versions { least: version, most: version, features });
-        let agreed = one.ok().and_then(|one| VERSIONS.meet(one).ok());
-        let agreed = agreed.filter(|agreed| agreed.features == features);
         let welcome = Welcome {
-            agreed: agreed.ok_or(Bad(
-                "the server speaks a version of the protocol, or a feature, that was not offered",
-            ))?,
+            agreed: Agreed::take(&mut fields)?,
             boot: fields.u64()?,
             sum_key: fields.u64()?,
             stamp: fields.u64()?,
@@ -137,6 +143,7 @@ impl Welcome {
             group: fields.u64()?,
             csn: fields.u64()?,
             keep_sessions: fields.u64()?,
+            term: take_term(&mut fields)?.bits(),
         };
         fields.end()?;
         Ok(welcome)

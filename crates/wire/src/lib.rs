@@ -13,6 +13,7 @@ mod peer;
 mod refusal;
 mod request;
 mod response;
+mod scan;
 mod versions;
 
 pub use codec::Bad;
@@ -26,6 +27,10 @@ pub use peer::{
 pub use refusal::{Refusal, RefusalCode};
 pub use request::{Condition, HINTS_MAX, Request, RequestKind, SpilledKey, hints};
 pub use response::{Response, Status};
+pub use scan::{
+    COUNT_MAX, FAR_FROM, PAGE_BYTES_MAX, PAGE_ITEMS_MAX, SCAN_MESSAGE_MAX, ScanAnswer, ScanAnswerWriter,
+    ScanHead, ScanHello, ScanItem, ScanItems, ScanKind, ScanRequest, ScanStatus, ScanValue, ScanWelcome,
+};
 pub use versions::{Agreed, VERSIONS, Versions};
 
 use longarm_base::RegionId;

@@ -67,6 +67,8 @@ pub enum Purpose {
     Memory = 2,
     /// Orders of an operator (`operator.rs`) to the replica named.
     Operate = 3,
+    /// A replica READs how far the streams of the term's leader are.
+    Order = 4,
 }
 
 /// How much of a stream a replica holds.
@@ -303,6 +305,7 @@ impl PeerHello {
             1 => Purpose::Talk,
             2 => Purpose::Memory,
             3 => Purpose::Operate,
+            4 => Purpose::Order,
             _ => return Err(Bad("unknown purpose of a connection")),
         };
         let (term, ring_bytes) = (take_term(&mut fields)?, fields.u64()?);

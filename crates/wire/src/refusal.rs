@@ -25,12 +25,14 @@ pub enum RefusalCode {
     Denied,
     /// The term in which a replica came is not, or no longer, the one that counts here.
     Fenced,
+    /// The group keeps no ordered index, so none of its replicas answers scans.
+    NotOrdered,
     /// A code that a newer program defines.
     Other(u16),
 }
 
 /// The codes that this version defines, with their numbers.
-const CODES: [(RefusalCode, u16); 8] = [
+const CODES: [(RefusalCode, u16); 9] = [
     (RefusalCode::NotLeader, 1),
     (RefusalCode::WrongGroup, 2),
     (RefusalCode::Versions, 3),
@@ -39,6 +41,7 @@ const CODES: [(RefusalCode, u16); 8] = [
     (RefusalCode::Closing, 6),
     (RefusalCode::Denied, 7),
     (RefusalCode::Fenced, 8),
+    (RefusalCode::NotOrdered, 9),
 ];
 
 impl RefusalCode {

@@ -24,7 +24,8 @@ fn members() -> impl Strategy<Value = Members> {
 }
 
 fn hellos() -> impl Strategy<Value = PeerHello> {
-    let purposes = prop_oneof![Just(Purpose::Talk), Just(Purpose::Memory), Just(Purpose::Operate)];
+    let purposes =
+        prop_oneof![Just(Purpose::Talk), Just(Purpose::Memory), Just(Purpose::Operate), Just(Purpose::Order)];
     (any::<[u64; 5]>(), 0..=ReplicaId::MAX.0, terms(), purposes).prop_map(
         |([group, ring_bytes, promise, keep, life], replica, term, purpose)| PeerHello {
             group,
@@ -179,14 +180,14 @@ proptest! {
     }
 
     #[test]
-    fn greetings_come_back(words: [u64; 11], name in "[a-z]{0,64}") {
+    fn greetings_come_back(words: [u64; 11], term in terms(), name in "[a-z]{0,64}") {
         let hello = Hello { session: words[0], ring_bytes: words[1], group: words[2], fresh: words[3],
             since: words[4], name };
         prop_assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
         let agreed = VERSIONS.meet(VERSIONS).expect("one side");
         let welcome = Welcome { agreed, boot: words[0], sum_key: words[1], stamp: words[2], lease: words[3],
             read_bound: words[4], ring_bytes: words[5], pid: words[6], wants_hints: words[7],
-            group: words[8], csn: words[9], keep_sessions: words[10] };
+            group: words[8], csn: words[9], keep_sessions: words[10], term: term.bits() };
         prop_assert_eq!(Welcome::decode(&welcome.encode()), Ok(welcome));
     }
 
@@ -303,7 +304,7 @@ fn what_is_out_of_range_is_named() {
     let hello = |at, word| PeerHello::decode(&with(hello.encode(), at, word)).expect_err("refused").0;
     assert!(hello(0, 0x7265_6570 | (9 | 9 << 16) << 32).contains("versions"));
     assert!(hello(0, 0x7265_6570 | 9 << 32).contains("range"));
-    assert!(hello(20, 128 | 1 << 32).contains("replica") && hello(20, 2 | 4 << 32).contains("purpose"));
+    assert!(hello(20, 128 | 1 << 32).contains("replica") && hello(20, 2 | 5 << 32).contains("purpose"));
     assert!(hello(28, 1 << Term::BITS).contains("term"));
     let ask = |ask: Ask, at, word| Ask::decode(&with(ask.encode(), at, word)).expect_err("refused").0;
     let term = Term::ZERO;

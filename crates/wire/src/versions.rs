@@ -1,13 +1,16 @@
 //! The versions of the protocol that a program speaks, and the agreement of two programs.
 //!
 //! A hello of a client begins with `[least u16 | most u16][features u32]`; the hello of a replica or an
-//! operator has a mark of four bytes before it. These bytes have this form in every version, so a server of
-//! any version can tell a client of any other which versions each of them speaks.
+//! operator, and that of a client that scans, has a mark of four bytes before it. These bytes
+//! have this form in every version, so a server of any version can tell a client of any other which versions
+//! each of them speaks.
 
 use crate::codec::{Bad, Fields, Out};
 
 /// The mark before the versions of a replica, or an operator: it tells such a hello from a client's.
 pub(crate) const PEER_MARK: u32 = 0x7265_6570;
+/// The mark before the versions of a client that scans.
+pub(crate) const SCAN_MARK: u32 = 0x6E61_6373;
 
 /// A range of versions, and features beyond the least of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,7 +25,7 @@ pub struct Versions {
 }
 
 /// The versions of this program.
-pub const VERSIONS: Versions = Versions { least: 7, most: 7, features: 0 };
+pub const VERSIONS: Versions = Versions { least: 8, most: 8, features: 0 };
 
 /// The agreement of two programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,11 +36,28 @@ pub struct Agreed {
     pub features: u32,
 }
 
+impl Agreed {
+    /// Takes what the other side agreed to: one of the versions that were offered, and features among them.
+    pub(crate) fn take(fields: &mut Fields<'_>) -> Result<Agreed, Bad> {
+        let (version, features) = (fields.u32()?, fields.u32()?);
+        let one = u16::try_from(version).map(|version| Versions { least: version, most: version, features });
+        let agreed = one.ok().and_then(|one| VERSIONS.meet(one).ok());
+        agreed
+            .filter(|agreed| agreed.features == features)
+            .ok_or(Bad("the server speaks a version of the protocol, or a feature, that was not offered"))
+    }
+
+    pub(crate) fn put(self, out: &mut Out) {
+        out.u32(u32::from(self.version));
+        out.u32(self.features);
+    }
+}
+
 impl Versions {
-    /// The range that a hello of either kind names.
+    /// The range that a hello of any kind names.
     pub fn of_hello(bytes: &[u8]) -> Result<Versions, Bad> {
         let mut fields = Fields(bytes);
-        if bytes.starts_with(&PEER_MARK.to_le_bytes()) {
+        if [PEER_MARK, SCAN_MARK].iter().any(|mark| bytes.starts_with(&mark.to_le_bytes())) {
             fields.u32()?;
         }
         Versions::take(&mut fields)
