@@ -164,6 +164,13 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("NoGeneration", Test("longarm-index", "tree::tests::cuts::merge_into_the_left_neighbour")),
     ("NodeLater", Test("longarm-index", "tree::tests::cuts::a_step_is_seen_as_a_whole")),
     ("NoAdjoin", Test("longarm-index", "tree::tests::cuts::a_leaf_comes_between_two_that_a_cache_knows")),
+    ("ScanNoWindow", Sim("group-scans-narrow", 0)),
+    ("ScanAppliedBound", Sim("group-scans-narrow", 0)),
+    ("CommitLate", Sim("group-scans-narrow", 0)),
+    ("TreeByFloor", Sim("group-scans-narrow", 0)),
+    ("TreeDropMarker", Sim("group-scans-narrow", 0)),
+    ("TreeForgetTail", Test("longarm-ordered", "tests::a_tree_goes_on_with_what_its_term_had_last")),
+    ("NoteOnce", Sim("group-scans-pauses", 0)),
 ];
 
 /// The programs that find these faults. What ships is never linked with faults; what tests are built from is.

@@ -155,6 +155,20 @@ pub enum Mutant {
     NodeLater,
     /// A reader does not compare the fences of neighbours (B2).
     NoAdjoin,
+    /// A page is shown whatever the leader has committed meanwhile (decision 30).
+    ScanNoWindow,
+    /// What was applied, and not what was committed, bounds what may show besides the tree (decision 30).
+    ScanAppliedBound,
+    /// A stream says that entries are committed only when they are applied, after their slots (decision 30).
+    CommitLate,
+    /// The tree takes what its replica has, applied by the leader or not (M12).
+    TreeByFloor,
+    /// A delete leaves no marker in the tree, so that an older write which comes later is there again.
+    TreeDropMarker,
+    /// A tree goes on in the next term without what it lacked of the one before.
+    TreeForgetTail,
+    /// Segments that are claimed while a tree waits for what was applied before are not looked at.
+    NoteOnce,
 }
 
 impl Mutant {

@@ -14,7 +14,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use longarm_base::{Csn, EntryRef};
+use longarm_base::{Csn, EntryRef, Mutant};
 use longarm_host::observe::{Observation, observe};
 use longarm_memory::{Hash, OwnedWords};
 use longarm_store::Writer;
@@ -163,7 +163,9 @@ impl Stream {
     pub fn set_committed(&mut self, below: u64) {
         if below != self.committed {
             self.committed = below;
-            self.progress.set_committed(below);
+            if !Mutant::CommitLate.is_on() {
+                self.progress.set_committed(below);
+            }
         }
     }
 
@@ -233,6 +235,9 @@ impl Stream {
         // Moves keep their csn, and are no writes under way.
         let left = (self.applied..self.written()).filter_map(|position| self.at(position));
         let low = left.filter(|left| left.change.is_write()).map(|next| next.csn).next();
+        if Mutant::CommitLate.is_on() {
+            self.progress.set_committed(self.applied);
+        }
         self.progress.set_applied(self.applied, low);
     }
 

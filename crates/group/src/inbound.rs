@@ -18,6 +18,7 @@ use longarm_fabric::{
 };
 use longarm_host::{Mutex, now, sleep};
 use longarm_memory::{Backing, Region, RegionOptions};
+use longarm_store::progress::layout::PROGRESS_REGION;
 use longarm_wire::{
     ARENA_REGION, Bad, GroupTimes, PAGE_REGION, PeerHello, Purpose, RING_REGION, Refusal, RefusalCode,
 };
@@ -33,8 +34,10 @@ use crate::{MESSAGE_MAX, RING_BYTES};
 const MEMORY_MAX: usize = 1 << 10;
 /// The number of connections for questions at once: two a replica.
 const CHANNELS_MAX: usize = 64;
+/// The number of connections of replicas that READ how far the streams are: two each.
+const READERS_MAX: usize = 32;
 /// The number of connections that replicas may have here. Clients leave them that much room.
-pub const CONNECTIONS_MAX: usize = MEMORY_MAX + CHANNELS_MAX;
+pub const CONNECTIONS_MAX: usize = MEMORY_MAX + CHANNELS_MAX + READERS_MAX;
 /// How long a fence waits for connections that are being accepted.
 const ENTERING: Nanos = Nanos::from_millis(5_000);
 /// The number of operators at once.
@@ -88,6 +91,10 @@ struct State<Q> {
     operators: Vec<PeerRequests<Q>>,
     /// The leader, as far as it is known.
     leader: Option<(ReplicaId, Option<Address>)>,
+    /// The term that this replica serves in, and how far its streams are.
+    progress: Option<(Term, Arc<Region>)>,
+    /// The connections of replicas that READ that.
+    readers: Vec<Q>,
     /// What [`Inbound::tidy`] finds.
     done: Completions,
 }
@@ -153,6 +160,8 @@ impl<Q: QueuePair> Inbound<Q> {
             owner: (Term::ZERO, 0),
             operators: Vec::new(),
             leader: None,
+            progress: None,
+            readers: Vec::new(),
             done: Completions::new(16),
         });
         Inbound { options, times, role, memory, channel, log, state }
@@ -217,6 +226,7 @@ impl<Q: QueuePair> Inbound<Q> {
         let admitted = match hello.purpose {
             Purpose::Talk | Purpose::Operate => self.admit_requests(incoming, hello),
             Purpose::Memory => self.admit_memory(incoming, hello),
+            Purpose::Order => self.admit_reader(incoming, hello),
         };
         if let Err(error) = admitted {
             self.log.say(&format!("replica {replica} did not get in: {error}"));
@@ -255,6 +265,44 @@ impl<Q: QueuePair> Inbound<Q> {
         }
         drop(state);
         self.channel.notify();
+        Ok(())
+    }
+
+    /// Sets the term that this replica serves in, with the region that says how far its streams are. Replicas
+    /// that READ that of an earlier term are let go.
+    pub(crate) fn set_progress(&self, progress: Option<(Term, Arc<Region>)>) {
+        let mut state = self.state.lock();
+        let gone = std::mem::take(&mut state.readers);
+        state.progress = progress;
+        drop(state);
+        drop(gone);
+    }
+
+    /// Lends how far the streams of the term are, if this replica serves in it.
+    fn admit_reader<I: Incoming<Qp = Q>>(&self, incoming: I, hello: &PeerHello) -> Result<(), SetupError> {
+        let (progress, is_full) = {
+            let state = self.state.lock();
+            let progress = state.progress.as_ref().filter(|(term, _)| *term == hello.term);
+            (progress.map(|(_, region)| region.clone()), state.readers.len() >= READERS_MAX)
+        };
+        let Some(region) = progress else {
+            reject(incoming, &self.not_leader());
+            return Ok(());
+        };
+        if is_full {
+            reject(
+                incoming,
+                &Refusal::new(RefusalCode::Limit, "no room for more connections to the streams"),
+            );
+            return Ok(());
+        }
+        let grants = vec![Grant { id: PROGRESS_REGION, region, rights: Rights::READ }];
+        let qp = incoming.accept(&[], grants, 0, &self.channel)?;
+        let mut state = self.state.lock();
+        // The term may be over by now: then this is the end of the connection.
+        if state.progress.as_ref().is_some_and(|(term, _)| *term == hello.term) {
+            state.readers.push(qp);
+        }
         Ok(())
     }
 
@@ -385,7 +433,12 @@ impl<Q: QueuePair> Inbound<Q> {
     /// (L7: a packet of a dead queue pair).
     pub fn tidy(&self) {
         let mut state = self.state.lock();
-        let State { memory, done, .. } = &mut *state;
+        let State { memory, readers, done, .. } = &mut *state;
+        readers.retain_mut(|qp| {
+            qp.poll(done);
+            done.clear();
+            qp.state().is_ok()
+        });
         memory.retain_mut(|(_, qp)| {
             qp.poll(done);
             done.clear();

@@ -36,6 +36,7 @@ mod log;
 mod node;
 mod operate;
 mod options;
+mod order_book;
 mod peer;
 mod peer_channel;
 mod peer_commands;

@@ -11,6 +11,7 @@ mod leader_handle;
 mod leave;
 mod members;
 mod nap;
+mod order;
 mod pace;
 mod peer_handle;
 mod standby;
@@ -25,6 +26,7 @@ use longarm_fabric::{Broken, Channel, Completions, Login, QueuePair, Transport};
 use longarm_host::observe::{Observation as Seen, ReplicaStep as Now, WATCHED, observe, reach};
 use longarm_host::{Mutex, Pause, Thread, now};
 use longarm_memory::{Mapped, OwnedWords, Region, SumKey, Words};
+use longarm_ordered::Orders;
 use longarm_replica::page::{self, Beat};
 use longarm_replica::{Action, Event, Group, KeptMemory, Machine, PersistentState, Prepare, Role, RoleKind};
 use longarm_wire::{Answer, Ask, PLACES_MAX, ReplicaReport, STREAMS_MAX, SyncState};
@@ -43,6 +45,7 @@ use crate::leaving::Leave;
 use crate::log::Notice;
 use crate::options::GroupOptions;
 use crate::options::StartError;
+use crate::order_book::OrderBook;
 use crate::scan::{ArenaScan, least};
 use crate::seed::Seed;
 use crate::seldom::Seldom;
@@ -70,6 +73,8 @@ pub(crate) struct Node<T: Transport> {
     lent: Arc<Lent>,
     page: Arc<Region>,
     service: Box<dyn Service<T::Qp>>,
+    /// What is told to the replica's ordered index, if it keeps one.
+    order: OrderBook<T::Qp>,
     inbound: Arc<Inbound<T::Qp>>,
     channel: Channel,
     events: Arc<Events>,
@@ -102,6 +107,7 @@ impl<T: Transport> Node<T> {
         transport: Arc<T>,
         seed: Seed,
         service: Box<dyn Service<T::Qp>>,
+        orders: Option<Arc<Orders<T::Qp>>>,
         inbound: Arc<Inbound<T::Qp>>,
         channel: Channel,
         chance: u64,
@@ -148,6 +154,7 @@ impl<T: Transport> Node<T> {
             lent,
             page,
             service,
+            order: OrderBook::new(orders),
             inbound,
             channel,
             requests: Vec::new(),
@@ -416,7 +423,10 @@ impl<T: Transport> Node<T> {
                     &format!("replica {} is in sync in term {term}", self.group().me()),
                 );
             }
-            Action::CaughtUp(term) => self.standby.go_on(term),
+            Action::CaughtUp(term) => {
+                self.standby.go_on(term);
+                self.order_to_follow(term);
+            }
             Action::Install(start) => {
                 self.takeover.note(Step::Gathered, now());
                 return Some(self.install(&start));
@@ -541,6 +551,7 @@ impl<T: Transport> Node<T> {
             return self.log(&format!("not ready to be synced: {error}"));
         }
         self.standby.keep(prepare, &self.arena.sums);
+        self.order.prepare(prepare);
         let held = match prepare.kept {
             KeptMemory::Term => SyncState::Term,
             KeptMemory::Base => {

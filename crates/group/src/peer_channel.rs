@@ -66,9 +66,14 @@ impl<T: Transport> PeerAddress<T> {
         self.connect(Purpose::Memory, term, Vec::new(), landing)
     }
 
-    /// Makes `count` such connections, for the leader of `term` that catches the replica up. They are made
-    /// side by side, since each takes several round trips, and a group without a leader waits for them. Only
-    /// over the first of them can the replica's memory be READ.
+    /// Connects to the words that say how far the streams of the leader of `term` are.
+    pub fn progress(&self, term: Term, landing: u32) -> Result<T::Qp, SetupError> {
+        self.connect(Purpose::Order, term, Vec::new(), landing)
+    }
+
+    /// Makes `count` connections to the replica's memory, for the leader of `term` that catches the replica
+    /// up. They are made side by side, since each takes several round trips, and a group without a leader
+    /// waits for them. Only over the first of them can the replica's memory be READ.
     pub fn memories(&self, term: Term, count: usize) -> Result<Vec<T::Qp>, SetupError> {
         let made = Mutex::new(Ok(Vec::with_capacity(count)));
         let threads = count.min(AT_ONCE);

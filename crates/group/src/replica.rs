@@ -7,6 +7,7 @@ use std::sync::Arc;
 use longarm_base::Nanos;
 use longarm_fabric::{Channel, Grant, Transport};
 use longarm_host::{Mutex, Pause, Thread, random};
+use longarm_ordered::Orders;
 
 use crate::common::group_times;
 use crate::held::Contents;
@@ -49,11 +50,17 @@ impl<T: Transport> Prepared<T> {
         self.inbound.grants()
     }
 
-    /// Starts the replica's thread. Whenever the replica leads, `service` serves clients.
-    pub fn start(self, transport: Arc<T>, service: Box<dyn Service<T::Qp>>) -> Result<Replica, StartError> {
+    /// Starts the replica's thread. Whenever the replica leads, `service` serves clients. If the replica
+    /// keeps an ordered index, `orders` are told whom it follows.
+    pub fn start(
+        self,
+        transport: Arc<T>,
+        service: Box<dyn Service<T::Qp>>,
+        orders: Option<Arc<Orders<T::Qp>>>,
+    ) -> Result<Replica, StartError> {
         let Prepared { seed, channel, inbound, chance } = self;
         let patience = seed.group.timing.election;
-        let node = Node::new(transport, seed, service, inbound, channel, chance)?;
+        let node = Node::new(transport, seed, service, orders, inbound, channel, chance)?;
         let (leave, stop) = (node.leave(), node.stopper());
         let (stands, contents) = (node.stands_of(), node.contents());
         let thread = Some(spawn("longarm-node", move || node.run())?);

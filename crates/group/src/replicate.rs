@@ -115,12 +115,16 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
             at += 1;
         }
         let committed = self.gate.committed(stream.written());
-        if committed > stream.committed() {
+        let news = committed > stream.committed();
+        if news {
             moved = true;
             let (stream, below) = (stream.number, committed);
             observe(|| Observation::Committed { stream, below, by: self.gate.counted(below).collect() });
         }
         stream.set_committed(committed);
+        if news {
+            reach(ReplicaStep::Committed);
+        }
         stream.forget(self.followers.iter().map(|follower| follower.sender.sent()).min().unwrap_or(u64::MAX));
         // While all is committed, a follower that is behind holds up no write. It is looked at now and then.
         let waiting = committed < stream.written();

@@ -279,6 +279,10 @@ pub enum ReplicaStep {
     Took,
     /// The heart of a leader chose what it is about to tell a follower.
     Beating,
+    /// A worker said that entries are committed, and has applied none of them.
+    Committed,
+    /// A worker changed the index by an entry, and has not said that the entry is applied.
+    Showing,
 }
 
 impl ReplicaStep {

@@ -13,8 +13,8 @@ use longarm_fabric::{Grant, Granted, Incoming, Listener, QueuePair, Rights, Setu
 use longarm_host::{Pause, now};
 use longarm_memory::{Backing, Mapped, Region, RegionOptions};
 use longarm_wire::{
-    Agreed, Bad, Hello, MESSAGE_MAX, PeerHello, RING_REGION, Refusal, RefusalCode, VERSIONS, Versions,
-    Welcome,
+    Agreed, Bad, Hello, MESSAGE_MAX, PeerHello, RING_REGION, Refusal, RefusalCode, ScanHello, VERSIONS,
+    Versions, Welcome,
 };
 
 use crate::connection::Connection;
@@ -32,6 +32,8 @@ use longarm_group::Seldom;
 
 /// The longest wait for a peer, and so the longest time until this thread sees that the server closes.
 const ACCEPT_WAIT: Duration = Duration::from_millis(100);
+/// Why a client that scans is refused where no index is kept.
+const NOT_ORDERED: &str = "there is no ordered index here: start the servers with --ordered true";
 /// Pause after the system refused to accept.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The landing buffer of a server's queue pair: the server READs nothing of its clients.
@@ -94,6 +96,10 @@ impl<L: Listener> Acceptor<L> {
             (HelloKind::Replica(_), None) => {
                 reject(incoming, &Refusal::new(RefusalCode::WrongGroup, "this node is in no group"));
             }
+            (HelloKind::Scan(hello, agreed), _) => match &endpoint.scans {
+                Some(scans) => scans.admit(incoming, &hello, agreed),
+                None => reject(incoming, &Refusal::new(RefusalCode::NotOrdered, NOT_ORDERED)),
+            },
             (HelloKind::Client(hello, agreed), _) => match endpoint.serving() {
                 Some(serving) => serving.admit(incoming, &hello, agreed),
                 None => reject(incoming, &endpoint.not_leader()),
@@ -105,6 +111,7 @@ impl<L: Listener> Acceptor<L> {
 /// The hello of a peer that connects.
 enum HelloKind {
     Client(Hello, Agreed),
+    Scan(ScanHello, Agreed),
     Replica(PeerHello),
 }
 
@@ -113,9 +120,12 @@ impl HelloKind {
         let invalid = |bad: Bad| Refusal::new(RefusalCode::Invalid, bad.to_string());
         let theirs = Versions::of_hello(hello).map_err(invalid)?;
         let agreed = VERSIONS.meet(theirs).map_err(|text| Refusal::new(RefusalCode::Versions, text))?;
-        let kind = match PeerHello::is(hello) {
-            true => PeerHello::decode(hello).map(HelloKind::Replica),
-            false => Hello::decode(hello).map(|hello| HelloKind::Client(hello, agreed)),
+        let kind = if PeerHello::is(hello) {
+            PeerHello::decode(hello).map(HelloKind::Replica)
+        } else if ScanHello::is(hello) {
+            ScanHello::decode(hello).map(|hello| HelloKind::Scan(hello, agreed))
+        } else {
+            Hello::decode(hello).map(|hello| HelloKind::Client(hello, agreed))
         };
         kind.map_err(invalid)
     }
@@ -123,6 +133,7 @@ impl HelloKind {
     fn group(&self) -> u64 {
         match self {
             HelloKind::Client(hello, _) => hello.group,
+            HelloKind::Scan(hello, _) => hello.group,
             HelloKind::Replica(hello) => hello.group,
         }
     }
@@ -212,6 +223,7 @@ impl<Q: QueuePair + 'static> Serving<Q> {
             group: options.groups.first().map_or(0, |group| group.id),
             csn: core.engine.csn().0,
             keep_sessions: core.options.keep_sessions.as_nanos() as u64,
+            term: core.engine.options.term.map_or(0, |term| term.bits()),
         }
     }
 

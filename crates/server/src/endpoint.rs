@@ -9,6 +9,7 @@ use longarm_fabric::QueuePair;
 use longarm_host::Mutex;
 use longarm_wire::{Refusal, RefusalCode};
 
+use crate::ordered::ScanDoor;
 use crate::shared::Shared;
 use crate::worker_inbox::WorkerInbox;
 use longarm_group::Inbound;
@@ -30,11 +31,13 @@ pub(crate) struct GroupEndpoint<Q> {
     serving: Mutex<Option<Serving<Q>>>,
     /// For a replica: where connections of other replicas go.
     pub inbound: Option<Arc<Inbound<Q>>>,
+    /// For a replica that keeps an ordered index: where clients go that scan, whoever leads.
+    pub scans: Option<Arc<ScanDoor<Q>>>,
 }
 
 impl<Q: QueuePair> GroupEndpoint<Q> {
-    pub fn new(inbound: Option<Arc<Inbound<Q>>>) -> GroupEndpoint<Q> {
-        GroupEndpoint { serving: Mutex::default(), inbound }
+    pub fn new(inbound: Option<Arc<Inbound<Q>>>, scans: Option<Arc<ScanDoor<Q>>>) -> GroupEndpoint<Q> {
+        GroupEndpoint { serving: Mutex::default(), inbound, scans }
     }
 
     /// The group; zero for a server of its own.

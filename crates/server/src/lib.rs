@@ -19,6 +19,7 @@ mod heartbeat;
 mod maintenance;
 mod move_rate;
 mod options;
+mod ordered;
 mod regions;
 mod replicas;
 mod router;

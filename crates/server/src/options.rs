@@ -73,6 +73,8 @@ pub struct ServerOptions {
     pub kept_share: u32,
     /// How long completions of a client that left are remembered.
     pub keep_sessions: Duration,
+    /// Of a group: whether each replica keeps an ordered index, from which followers answer scans.
+    pub ordered: bool,
     /// The groups that the node has replicas of; none for a server of its own. They share `memory` and
     /// `expected_items` equally. Each has `workers` divided by their number, at least one. Up to
     /// `max_clients` may be connected to each.
@@ -106,6 +108,7 @@ impl Default for ServerOptions {
             collect_percent: 50,
             kept_share: 16,
             keep_sessions: Duration::from_secs(60),
+            ordered: false,
             groups: Vec::new(),
             log: Log::silent(),
         }

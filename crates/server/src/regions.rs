@@ -47,6 +47,12 @@ pub(crate) fn lend(lent: &Lent) -> Vec<Grant> {
     regions.into_iter().map(grant).collect()
 }
 
+/// The region that says how far a replica's streams are, which is lent to other replicas, for READ.
+pub(crate) fn lend_progress(lent: &Lent) -> Grant {
+    let region = lent.progress.clone().expect("a replica has this region");
+    Grant { id: progress::layout::PROGRESS_REGION, region, rights: Rights::READ }
+}
+
 /// The page of a replica, which its leader writes.
 pub(crate) fn create_page(options: &ServerOptions) -> Result<Arc<Region>, StartError> {
     of_replica(options, "longarm-page", longarm_replica::page::BYTES)

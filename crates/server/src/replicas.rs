@@ -8,6 +8,7 @@ use longarm_group::{GroupOptions, Prepared, Replica, Seed, StartError};
 
 use crate::endpoint::GroupEndpoint;
 use crate::options::ServerOptions;
+use crate::ordered::{PreparedIndex, RunningIndex};
 use crate::regions::{self, lend};
 use crate::stats::Stats;
 use crate::term::Terms;
@@ -18,6 +19,7 @@ pub(crate) type StatsSource = Box<dyn Fn() -> Stats + Send + Sync>;
 /// A running replica.
 pub(crate) struct RunningReplica {
     pub replica: Replica,
+    pub index: Option<RunningIndex>,
     pub stats: StatsSource,
 }
 
@@ -26,6 +28,8 @@ pub(crate) struct PreparedReplica<T: Transport> {
     options: ServerOptions,
     prepared: Prepared<T>,
     endpoint: Arc<GroupEndpoint<T::Qp>>,
+    index: Option<PreparedIndex<T::Qp>>,
+    progress: Grant,
     grants: Vec<Grant>,
 }
 
@@ -39,7 +43,9 @@ impl<T: Transport> PreparedReplica<T> {
         }
         let lent = Arc::new(regions::create_of_replica(&options, group.sum_key)?);
         let page = regions::create_page(&options)?;
-        let grants = lend(&lent);
+        let (grants, progress) = (lend(&lent), regions::lend_progress(&lent));
+        let index = options.ordered.then(|| PreparedIndex::new(&options, &lent, &page)).transpose()?;
+        let scans = index.as_ref().map(|index| index.scans.clone());
         let seed = Seed {
             options: options.core(),
             group,
@@ -49,13 +55,13 @@ impl<T: Transport> PreparedReplica<T> {
             role: options.peer_role(),
         };
         let prepared = Prepared::new(seed)?;
-        let endpoint = Arc::new(GroupEndpoint::new(Some(prepared.inbound())));
-        Ok(PreparedReplica { options, prepared, endpoint, grants })
+        let endpoint = Arc::new(GroupEndpoint::new(Some(prepared.inbound()), scans));
+        Ok(PreparedReplica { options, prepared, endpoint, index, progress, grants })
     }
 
     /// The regions that it lends to clients, and to the leader of a term.
     pub fn grants(&self) -> Vec<Grant> {
-        [self.grants.clone(), self.prepared.grants()].concat()
+        [self.grants.clone(), self.prepared.grants(), vec![self.progress.clone()]].concat()
     }
 
     /// The endpoint for connections that ask for its group.
@@ -65,14 +71,18 @@ impl<T: Transport> PreparedReplica<T> {
 
     /// Starts the replica.
     pub fn start(self, transport: Arc<T>) -> Result<RunningReplica, StartError> {
-        let PreparedReplica { options, prepared, endpoint, .. } = self;
+        let PreparedReplica { options, prepared, endpoint, index, .. } = self;
         let terms = Terms { options, endpoint: endpoint.clone(), term: None };
-        let replica = prepared.start(transport, Box::new(terms))?;
+        let orders = index.as_ref().map(|index| index.orders.clone());
+        let replica = prepared.start(transport, Box::new(terms), orders)?;
+        let index = index.map(PreparedIndex::start).transpose()?;
         let stands = replica.stands.clone();
+        let ordered = index.as_ref().map(|index: &RunningIndex| index.stats.clone());
         let stats = Box::new(move || {
             let stats = endpoint.serving().map_or_else(Stats::default, |serving| serving.shared.stats());
-            Stats { group: Some(stands()), ..stats }
+            let ordered = ordered.as_ref().map(|ordered| (*ordered.lock()).into());
+            Stats { group: Some(stands()), ordered, ..stats }
         });
-        Ok(RunningReplica { replica, stats })
+        Ok(RunningReplica { replica, index, stats })
     }
 }

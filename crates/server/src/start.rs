@@ -87,7 +87,7 @@ impl Server {
     ) -> Result<Server, StartError> {
         let core = Core::alone(options.core(), lent, boot, keys)?;
         let shared = Arc::new(Shared::new(options, Arc::new(core), None));
-        let endpoint = Arc::new(GroupEndpoint::new(None));
+        let endpoint = Arc::new(GroupEndpoint::new(None, None));
         let listeners = listen(transport, &shared.options, &lend(&shared.core.lent))?;
         let addresses = addresses(&listeners);
         shared.addresses.set(addresses.clone()).expect("a server starts once");

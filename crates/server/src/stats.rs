@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use longarm_group::{GroupStats, process_cpu};
+use longarm_ordered::{OrderedStage, OrderedStats};
 use longarm_wire::RequestKind;
 use serde::Serialize;
 
@@ -68,6 +69,69 @@ pub struct StoreStats {
     pub held_back: u64,
 }
 
+/// The ordered index of a replica.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct OrderedIndexStats {
+    /// `resting`, `building`, `ready` or `full`.
+    pub stage: &'static str,
+    /// Hundredths of the arena that were looked at, while it is being built.
+    pub built_percent: u8,
+    /// The term whose leader it follows.
+    pub term: String,
+    /// Items.
+    pub items: u64,
+    /// Markers of deleted keys.
+    pub markers: u64,
+    /// Bytes of its nodes.
+    pub bytes: u64,
+    /// Levels.
+    pub height: u8,
+    /// Entries that the leader had applied at the last look, and that the index lacked.
+    pub lag: u64,
+    /// Entries taken from the leader's streams.
+    pub entries: u64,
+    /// Times that it was built.
+    pub builds: u64,
+    /// Entries that were reclaimed before it had taken them: it was built anew each time.
+    pub gaps: u64,
+    /// Pages of scans answered.
+    pub pages: u64,
+    /// Pages that were made again, since something in their range had changed.
+    pub again: u64,
+    /// Requests that found their range contended.
+    pub contended: u64,
+}
+
+impl From<OrderedStats> for OrderedIndexStats {
+    fn from(told: OrderedStats) -> OrderedIndexStats {
+        let (stage, built_percent) = match told.stage {
+            OrderedStage::Resting => ("resting", 0),
+            OrderedStage::Building(percent) => ("building", percent),
+            OrderedStage::Ready => ("ready", 100),
+            OrderedStage::Full => ("full", 0),
+        };
+        let OrderedStats { items, markers, bytes, height, lag, entries, builds, gaps, .. } = told;
+        let (term, pages) = (told.term.to_string(), told.pages);
+        let (again, contended) = (told.again, told.contended);
+        OrderedIndexStats {
+            stage,
+            built_percent,
+            term,
+            items,
+            markers,
+            bytes,
+            height,
+            lag,
+            entries,
+            builds,
+            gaps,
+            pages,
+            again,
+            contended,
+        }
+    }
+}
+
 /// The statistics of a server.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Stats {
@@ -98,6 +162,9 @@ pub struct Stats {
     /// For a replica: its part in the group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<GroupStats>,
+    /// For a replica that keeps an ordered index: that index.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ordered: Option<OrderedIndexStats>,
     /// The entry store.
     pub store: StoreStats,
     /// Bytes used of the memory limit.
@@ -177,6 +244,7 @@ impl Shared {
             index_bytes: geometry.live().map(|table| table.bytes()).sum(),
             index_huge_bytes: engine.index.huge_bytes(),
             group: self.standing().map(|standing| standing.stats()),
+            ordered: None,
             store: self.store_stats(),
             memory_used: engine.budget.used(),
             memory_limit: engine.budget.limit(),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use longarm_base::Nanos;
 use longarm_host::{now, sleep};
 
+use crate::ordered::RunningIndex;
 use crate::start::{Body, Server};
 use longarm_group::join;
 
@@ -71,6 +72,8 @@ impl Server {
                 let mut panicked = join(self.listeners.threads.drain(..));
                 replicas.iter().for_each(|replica| replica.replica.stop());
                 panicked += replicas.iter_mut().map(|replica| replica.replica.join()).sum::<usize>();
+                let indexes = replicas.iter_mut().filter_map(|replica| replica.index.as_mut());
+                panicked += indexes.map(RunningIndex::end).sum::<usize>();
                 StopReport { clients: 0, drained: true, panicked }
             }
         }

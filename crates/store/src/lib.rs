@@ -43,6 +43,6 @@ pub use options::{CreateStoreError, DraftError, FillError, StoreFull, StoreOptio
 pub use segment::{ArenaReport, verify, verify_with};
 pub use settled::{Settled, SettledWatcher};
 pub use store::{Store, StoreCounters, format};
-pub use survey::{StreamSurvey, Survey, entries, segment_entries, survey, void, whole_entry};
+pub use survey::{SegmentUse, StreamSurvey, Survey, entries, segment_entries, survey, void, whole_entry};
 pub use writer::Writer;
 pub use written::Scratch;

@@ -97,12 +97,76 @@ pub fn segment_entries(
 /// Position and place of the entry at this place, in a segment or in the run that begins with it, if it is
 /// whole and was written in the use that the segment's line names.
 pub fn whole_entry(memory: &dyn Words, sums: &SumKey, segment: u32, offset: u64) -> Option<(u64, EntryRef)> {
-    let (geometry, line) = (ArenaGeometry::read(memory, sums).ok()?, Line::read(memory, sums, segment).ok()?);
-    extent(memory, sums, geometry, segment, &line)?;
-    let (room, _) = line.rooms();
+    let arena = ArenaView { memory, sums };
+    let use_of = SegmentUse::read(arena, ArenaGeometry::read(memory, sums).ok()?, segment)?;
     let mut bytes = Vec::new();
-    let (place, entry) = line.entry_in(memory, sums, offset, room, &mut bytes)?;
+    let (place, entry) = use_of.entry(arena, offset, &mut bytes)?;
     Some((entry.position, place))
+}
+
+/// The present use of a segment, or of a run, that a stream has claimed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SegmentUse {
+    /// The segment, or the first of the run.
+    pub segment: u32,
+    /// Its line.
+    pub line: Line,
+}
+
+impl SegmentUse {
+    /// The use that the segment's line names; `None` if no entries begin there, or the run is not whole.
+    pub fn read(arena: ArenaView<'_>, geometry: ArenaGeometry, segment: u32) -> Option<SegmentUse> {
+        if !(geometry.table..geometry.segments).contains(&segment) {
+            return None;
+        }
+        let line = Line::read(arena.memory, arena.sums, segment).ok()?;
+        extent(arena.memory, arena.sums, geometry, segment, &line)?;
+        Some(SegmentUse { segment, line })
+    }
+
+    /// Whether the segment still has this use.
+    pub fn stands(&self, memory: &dyn Words) -> bool {
+        self.line.stands(memory, self.segment)
+    }
+
+    /// The entry at this offset, if it is whole and was written in this use.
+    pub fn entry<'b>(
+        &self,
+        arena: ArenaView<'_>,
+        offset: u64,
+        bytes: &'b mut Vec<u8>,
+    ) -> Option<(EntryRef, Entry<'b>)> {
+        let (room, rooms) = self.line.rooms();
+        let at = offset.checked_sub(segment_at(self.segment))?;
+        let is_room = at.is_multiple_of(room) && at / room < rooms;
+        is_room.then(|| self.line.entry_in(arena.memory, arena.sums, offset, room, bytes)).flatten()
+    }
+
+    /// Shows every whole entry of this use in the rooms from `from` on, until it has shown `most` or seen the
+    /// last; the room to go on from, if it has not.
+    pub fn visit(
+        &self,
+        arena: ArenaView<'_>,
+        from: u64,
+        most: usize,
+        visit: &mut dyn FnMut(EntryRef, &Entry<'_>),
+    ) -> Option<u64> {
+        let (room, rooms) = self.line.rooms();
+        let (mut bytes, mut left) = (Vec::new(), most);
+        for i in written(arena.memory, self.segment, room, rooms, from) {
+            if left == 0 {
+                return Some(i);
+            }
+            left -= 1;
+            let offset = segment_at(self.segment) + i * room;
+            if let Some((place, entry)) =
+                self.line.entry_in(arena.memory, arena.sums, offset, room, &mut bytes)
+            {
+                visit(place, &entry);
+            }
+        }
+        None
+    }
 }
 
 /// Shows every whole entry in a segment that its stream has claimed, superseded or not. An error if the arena
@@ -113,18 +177,10 @@ pub fn entries(
     visit: &mut dyn FnMut(EntryRef, &Entry<'_>),
 ) -> Result<(), LineError> {
     let geometry = ArenaGeometry::read(memory, sums)?;
-    let mut bytes = Vec::new();
+    let arena = ArenaView { memory, sums };
     for segment in geometry.table..geometry.segments {
-        let Ok(line) = Line::read(memory, sums, segment) else { continue };
-        if extent(memory, sums, geometry, segment, &line).is_none() {
-            continue;
-        }
-        let (room, rooms) = line.rooms();
-        for i in written(memory, segment, room, rooms, 0) {
-            let offset = segment_at(segment) + i * room;
-            if let Some((place, entry)) = line.entry_in(memory, sums, offset, room, &mut bytes) {
-                visit(place, &entry);
-            }
+        if let Some(use_of) = SegmentUse::read(arena, geometry, segment) {
+            use_of.visit(arena, 0, usize::MAX, visit);
         }
     }
     Ok(())

@@ -11,7 +11,7 @@
 use std::sync::atomic::Ordering;
 
 use longarm_base::{Csn, Mutant, UnixMillis};
-use longarm_host::observe::{Observation, observe};
+use longarm_host::observe::{Observation, ReplicaStep, observe, reach};
 use longarm_index::hash::{INLINE_MAX, NoRoom, Table};
 use longarm_memory::{Hash, OwnedWords};
 use longarm_store::{Draft, DraftError, EntryKind, EntryMeta, Writer};
@@ -176,6 +176,7 @@ impl<M: OwnedWords> Engine<M> {
             let table = newest.get_or_insert_with(|| self.index.newest());
             context.stream.iter().for_each(|stream| self.prefetch(table, stream));
             self.apply(&mut context.bytes, times, &written);
+            reach(ReplicaStep::Showing);
             context.stream.as_mut().expect("it had one just now").set_applied();
             applied += 1;
         }

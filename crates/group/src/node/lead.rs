@@ -146,6 +146,7 @@ impl<T: Transport> Node<T> {
         observe(|| Seen::Served { term, boot: core.boot });
         core.control.set_state(ServerState::Serving);
         core.enter(Phase::Serving, Nanos(u64::MAX));
+        self.order_to_lead(term);
         self.service.open();
         leader.term.state.lock().serve(now());
         self.peers.values().for_each(|it| it.commands.pause.poke());
@@ -160,6 +161,8 @@ impl<T: Transport> Node<T> {
     pub(super) fn step_down(&mut self, for_another: bool) {
         let Some(mut leader) = self.leading.take() else { return };
         self.service.close();
+        self.inbound.set_progress(None);
+        self.order.rest();
         leader.term.end();
         self.peers.values().for_each(|it| it.commands.keep_caught_up(None));
         leader.heart_pause.stop();

@@ -231,8 +231,8 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         self.spilled.keys(last.map(|key| (self.hash.hash(key), key)), bytes)
     }
 
-    /// Whether a new key of this hash may find no slot in its pair. A hint, which costs a cache line where any
-    /// pair has all slots that a pair can have, and nothing elsewhere: every write of a group asks.
+    /// Whether a new key of this hash may find no slot in its pair. A hint, which costs a cache line where
+    /// some pair has all slots that a pair can have, and nothing elsewhere: each write of a group asks.
     #[inline]
     pub fn is_tight(&self, hash: Hash) -> bool {
         let state = self.state.read().expect("index state");

@@ -10,7 +10,7 @@
 //! (4) Nothing of an entry is done by halves: without room it is refused, and the tree is as before it.
 
 use longarm_base::limits::TREE_STREAMS_MAX;
-use longarm_base::{Csn, Term};
+use longarm_base::{Csn, Mutant, Term};
 use longarm_memory::{OwnedWords, SumKey};
 
 use super::cache::Cache;
@@ -226,6 +226,7 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
         self.cache.incarnation = incarnation;
         self.places.clear();
         (self.items, self.markers, self.finger) = (0, 0, None);
+        self.stable = Csn::NONE;
         self.cursor.clear();
     }
 
@@ -266,6 +267,13 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
         let Verdict::Set(record) = judge(entry, current.as_ref(), self.stable, &self.ages) else {
             return Ok(false);
         };
+        if record.is_marker() && Mutant::TreeDropMarker.is_on() {
+            if let Ok(i) = found {
+                edit::remove(self.cache.change(at), i);
+                self.items -= 1;
+            }
+            return Ok(true);
+        }
         let payload = record.pack();
         match found {
             Ok(i) => {

@@ -137,6 +137,7 @@ fn options(args: &Args, config: &Config) -> Result<ServerOptions, Failure> {
             HugePages::On => Pages::Huge,
             HugePages::Off => Pages::Ordinary,
         },
+        ordered: config.ordered,
         eviction: match config.eviction {
             config::Eviction::None => Eviction::None,
             config::Eviction::Lru => Eviction::Lru,

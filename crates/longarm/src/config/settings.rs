@@ -121,6 +121,13 @@ pub static SETTINGS: &[Setting] = &[
         ..server("eviction", "none|lru", "What a full memory does to a write: refuse it, or evict old items")
     },
     Setting {
+        set: |c, v| {
+            one(v, |text| text.parse().map(|ordered| c.ordered = ordered).map_err(|_| yes_or_no(text)))
+        },
+        show: |c| json!(c.ordered),
+        ..server("ordered", "true|false", "Of a group: followers keep an ordered index, and answer scans")
+    },
+    Setting {
         set: |c, v| one(v, |text| number(text).map(|n| c.max_clients = n)),
         show: |c| json!(c.max_clients),
         ..server("max_clients", "N", "Clients connected at once; more are refused with a reason")
@@ -244,6 +251,10 @@ fn one(values: &[String], read: impl FnOnce(&str) -> Result<(), String>) -> Resu
         [value] => read(value),
         _ => Err(format!("has {} values, expected one", values.len())),
     }
+}
+
+fn yes_or_no(text: &str) -> String {
+    format!("{text:?} is not one of true, false")
 }
 
 fn number<T: FromStr>(text: &str) -> Result<T, String> {

@@ -123,6 +123,8 @@ pub struct Config {
     pub hugepages: HugePages,
     /// What a server does with a write when its memory is full.
     pub eviction: Eviction,
+    /// Whether the replicas of a group keep an ordered index.
+    pub ordered: bool,
     /// The most clients at once.
     pub max_clients: usize,
     /// Bytes of each client's request ring.
@@ -224,6 +226,7 @@ impl Config {
             slot: Slot::Inline64,
             hugepages: HugePages::Auto,
             eviction: Eviction::None,
+            ordered: false,
             max_clients: limits::CLIENTS_MAX / 4,
             ring_bytes: 256 << 10,
             spin_us: 50,

@@ -19,6 +19,13 @@ pub struct Age {
     position: u64,
 }
 
+impl Age {
+    /// The age as a number, in the same order.
+    pub fn bits(self) -> u128 {
+        u128::from(self.moved) << 127 | u128::from(self.term.bits()) << 64 | u128::from(self.position)
+    }
+}
+
 impl Entry<'_> {
     /// The age of this copy.
     pub fn age(&self) -> Age {

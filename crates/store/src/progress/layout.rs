@@ -13,8 +13,9 @@
 //! written` (decision 30). A word of an older term counts for nothing.
 //!
 //! Directory of stream `i`, at [`directory_at`]: where the entries of the last [`DIRECTORY`] positions are.
-//! The word of position `p` is word `p mod DIRECTORY`: `offset / 64: 34 | p / DIRECTORY, low bits: 30`. It is a
-//! hint: what counts is an entry that verifies, of this term, stream and position. The word is stored before
+//! The word of position `p` is word `p mod DIRECTORY`: `offset / 64: 34 | p / DIRECTORY, low bits: 30`. It is
+//! a hint: what counts is an entry that verifies, of this term, stream and position. The word is stored
+//! before
 //! `written` passes the position.
 
 use longarm_base::limits::LINE;

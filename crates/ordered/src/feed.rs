@@ -1,0 +1,177 @@
+//! Which entries of a leader's streams come next, as a value: no I/O, and time is an argument.
+//!
+//! (1) Entries of a stream are taken in the order of their positions, and none is passed over: what cannot be
+//!     found any more is a [`Gap`], and the tree is built anew.
+//! (2) No entry is taken before the leader has applied it: the caller takes up to the applied positions of a
+//!     sample.
+//! (3) An entry that is not here yet is waited for. Once this replica surely has it, as its floor says, and
+//!     [`LANDING_TIME`] went by since, it was reclaimed before it was taken.
+
+use std::collections::VecDeque;
+
+use longarm_base::Nanos;
+use longarm_store::progress::layout::DIRECTORY;
+use longarm_store::progress::{DirectoryRange, StreamMarks};
+
+/// How long a WRITE may take to land after it has completed.
+pub(crate) const LANDING_TIME: Nanos = Nanos::from_millis(20);
+
+/// An entry that the leader applied was reclaimed before it was taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Gap {
+    pub stream: usize,
+    pub position: u64,
+}
+
+/// An entry that comes next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Next {
+    pub position: u64,
+    pub offset: u64,
+}
+
+#[derive(Debug, Default)]
+struct StreamFeed {
+    /// All positions below are taken.
+    taken: u64,
+    /// Offsets of the positions from `taken` on.
+    known: VecDeque<u64>,
+    /// Since when the next position is missing though its floor covers it.
+    missing: Option<Nanos>,
+}
+
+/// How much is taken of each stream of a term.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    streams: Vec<StreamFeed>,
+}
+
+impl Feed {
+    /// Takes the positions from these on.
+    pub fn new(from: &[u64]) -> Feed {
+        let at = |&taken: &u64| StreamFeed { taken, ..StreamFeed::default() };
+        Feed { streams: from.iter().map(at).collect() }
+    }
+
+    /// The number of streams.
+    pub fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// By stream, all positions below are taken.
+    pub fn taken(&self) -> Vec<u64> {
+        self.streams.iter().map(|stream| stream.taken).collect()
+    }
+
+    /// Words of a directory that are to be READ so that the places of all committed positions of the sample
+    /// are known, at most `most` of them; `None` if they are known.
+    pub fn wants(&self, sample: &[StreamMarks], most: u64) -> Result<Option<DirectoryRange>, Gap> {
+        for (number, (stream, marks)) in self.streams.iter().zip(sample).enumerate() {
+            let known = stream.taken + stream.known.len() as u64;
+            if marks.committed <= known {
+                continue;
+            }
+            if marks.committed - stream.taken > DIRECTORY {
+                return Err(Gap { stream: number, position: stream.taken });
+            }
+            return Ok(Some(DirectoryRange::of(number, known, marks.committed, most)));
+        }
+        Ok(None)
+    }
+
+    /// Learns what was READ at [`wants`](Self::wants).
+    pub fn learn(&mut self, range: DirectoryRange, bytes: &[u8]) -> Result<(), Gap> {
+        let stream = &mut self.streams[range.stream];
+        for (position, offset) in (range.from..).zip(range.offsets(bytes)) {
+            let offset = offset.ok_or(Gap { stream: range.stream, position })?;
+            stream.known.push_back(offset);
+        }
+        Ok(())
+    }
+
+    /// The entry of a stream that is so many positions behind the next to take, if its place is known.
+    pub fn ahead(&self, stream: usize, after: u64) -> Option<Next> {
+        let it = &self.streams[stream];
+        let offset = *it.known.get(after as usize)?;
+        Some(Next { position: it.taken + after, offset })
+    }
+
+    /// The next entry of a stream is taken.
+    pub fn take(&mut self, stream: usize) {
+        let stream = &mut self.streams[stream];
+        stream.known.pop_front().expect("the place of what is taken was known");
+        stream.taken += 1;
+        stream.missing = None;
+    }
+
+    /// The next entry of a stream is not here; this replica surely has all positions below `floor`, except
+    /// reclaimed ones.
+    pub fn miss(&mut self, stream: usize, floor: u64, now: Nanos) -> Result<(), Gap> {
+        let it = &mut self.streams[stream];
+        if floor <= it.taken {
+            return Ok(());
+        }
+        let since = *it.missing.get_or_insert(now);
+        if now.since(since) >= LANDING_TIME {
+            return Err(Gap { stream, position: it.taken });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longarm_store::progress::layout::directory_word;
+
+    use super::*;
+
+    fn committed(positions: u64) -> StreamMarks {
+        StreamMarks { written: positions, committed: positions, applied: 0 }
+    }
+
+    fn words(range: &DirectoryRange) -> Vec<u8> {
+        let word = |position: u64| directory_word(position, 64 * (position + 1));
+        (range.from..range.from + range.count).flat_map(|position| word(position).to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn entries_come_in_the_order_of_their_positions_in_pieces_of_the_directory() {
+        let mut feed = Feed::new(&[0, DIRECTORY - 2]);
+        let sample = [committed(3), committed(DIRECTORY + 3)];
+        let mut reads = Vec::new();
+        while let Some(range) = feed.wants(&sample, 2).expect("no gap") {
+            reads.push((range.stream, range.from, range.count));
+            feed.learn(range, &words(&range)).expect("no gap");
+        }
+        // The directory wraps at its end.
+        let second = [(1, DIRECTORY - 2, 2), (1, DIRECTORY, 2), (1, DIRECTORY + 2, 1)];
+        assert_eq!(reads, [[(0, 0, 2), (0, 2, 1)].as_slice(), &second].concat());
+        for position in 0..3 {
+            assert_eq!(feed.ahead(0, 0), Some(Next { position, offset: 64 * (position + 1) }));
+            feed.take(0);
+        }
+        assert_eq!((feed.ahead(0, 0), feed.taken()), (None, vec![3, DIRECTORY - 2]));
+        assert_eq!(feed.ahead(1, 4).map(|next| next.position), Some(DIRECTORY + 2));
+    }
+
+    #[test]
+    fn what_the_directory_has_forgotten_is_a_gap() {
+        let mut feed = Feed::new(&[5]);
+        let gap = Gap { stream: 0, position: 5 };
+        assert_eq!(feed.wants(&[committed(5 + DIRECTORY + 1)], 8), Err(gap));
+        let range = feed.wants(&[committed(7)], 8).expect("near enough").expect("two positions");
+        let later = DirectoryRange { from: range.from + DIRECTORY, ..range };
+        assert_eq!(feed.learn(range, &words(&later)), Err(gap), "the words are of another round");
+    }
+
+    #[test]
+    fn what_is_missing_is_waited_for_until_it_must_have_landed() {
+        let mut feed = Feed::new(&[5]);
+        let at = |millis| Nanos::from_millis(millis);
+        assert_eq!(feed.miss(0, 5, at(1)), Ok(()));
+        assert_eq!(feed.miss(0, 5, at(900)), Ok(()), "nobody says that it is here");
+        assert_eq!(feed.miss(0, 6, at(1_000)), Ok(()));
+        assert_eq!(feed.miss(0, 6, at(1_019)), Ok(()));
+        assert_eq!(feed.miss(0, 6, at(1_020)), Err(Gap { stream: 0, position: 5 }));
+    }
+}

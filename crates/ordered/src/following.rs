@@ -1,0 +1,502 @@
+//! One term of a leader, as the orderer follows it: the connection, the feed, and how far the tree is. The
+//! index is applied later than the entries come (HiStore 3.2.2).
+//!
+//! The tree stands at a vector: of each stream it has all entries below a position. None of these is beyond
+//! what a READ found applied, so what readers of the leader's index find is at least the tree (decision 30).
+
+use longarm_base::{Csn, Mutant, Nanos, Term};
+use longarm_fabric::QueuePair;
+use longarm_index::tree::{Standing, TreeFull};
+use longarm_memory::{Mapped, Words};
+use longarm_replica::page;
+use longarm_store::progress::StreamMarks;
+use longarm_store::progress::layout::line_at;
+use longarm_store::{Settled, survey};
+
+use crate::arena::{EntryName, OwnArena, Seen};
+use crate::build::{Build, Tree, Uses};
+use crate::feed::{Feed, Gap};
+use crate::leader::{Connector, Gone, LANDING, Leader};
+use crate::order::StableOf;
+
+/// The most entries that are taken in one step.
+const STEP: usize = 4096;
+/// Leaves that a step looks over for markers that are not needed any more.
+const SWEEP: usize = 2;
+/// The time between two tries to connect to the leader.
+const AGAIN: Nanos = Nanos::from_millis(5);
+
+/// Why there is nothing new.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The leader's words are not those of the term, or cannot be READ now.
+    Away,
+    /// An entry was reclaimed before it was taken.
+    Gap(Gap),
+    /// The tree has no room.
+    Full,
+}
+
+impl From<Gone> for Trouble {
+    fn from(_: Gone) -> Trouble {
+        Trouble::Away
+    }
+}
+
+impl From<Gap> for Trouble {
+    fn from(gap: Gap) -> Trouble {
+        Trouble::Gap(gap)
+    }
+}
+
+impl From<TreeFull> for Trouble {
+    fn from(_: TreeFull) -> Trouble {
+        Trouble::Full
+    }
+}
+
+/// Where the stable point comes from, and what this replica surely has.
+pub(crate) enum Source {
+    /// The page that the leader WRITEs.
+    Page(Mapped),
+    /// The replica's own engine: it has all that it wrote.
+    Own(StableOf),
+}
+
+impl Source {
+    fn stable(&self) -> Csn {
+        match self {
+            Source::Page(page) => Csn(page.load(page::STABLE)),
+            Source::Own(stable) => stable(),
+        }
+    }
+
+    /// This replica surely has all positions of the stream below, except reclaimed ones.
+    fn floor(&self, stream: usize) -> u64 {
+        match self {
+            Source::Page(page) => page.load(page::floor_at(stream)),
+            Source::Own(_) => u64::MAX,
+        }
+    }
+}
+
+/// How far the tree of this term is.
+enum Stage {
+    /// Nothing was sampled yet.
+    Begun,
+    /// The floors are to cover what was applied when the build began, and that is to land.
+    Awaited { build: Build, applied: Vec<u64>, covered: Option<Nanos> },
+    /// The arena is looked at. What the feed brings waits.
+    Building(Build),
+    /// The tree is there, and right once it has these positions.
+    Settling(Vec<u64>),
+    /// The tree is right.
+    Ready,
+}
+
+/// Entries that were taken, and their keys.
+#[derive(Default)]
+pub(crate) struct Taken {
+    pub entries: Vec<Seen>,
+    pub keys: Vec<u8>,
+}
+
+/// A term that is followed.
+pub(crate) struct Following<Q> {
+    pub term: Term,
+    leader: Option<Leader<Q>>,
+    connect: Option<Connector<Q>>,
+    retry: Nanos,
+    source: Source,
+    feed: Feed,
+    stage: Stage,
+    /// The last sample of the leader's words.
+    sample: Vec<StreamMarks>,
+    /// A stable point that was seen before a sample, and what was applied by that.
+    stable: Option<(Csn, Vec<u64>)>,
+    taken: Taken,
+    bytes: Vec<u8>,
+}
+
+impl<Q: QueuePair> Following<Q> {
+    /// Follows the leader of a term from the start of its streams.
+    pub fn new(term: Term, streams: usize, source: Source) -> Following<Q> {
+        Following {
+            term,
+            leader: None,
+            connect: None,
+            retry: Nanos(0),
+            source,
+            feed: Feed::new(&vec![0; streams]),
+            stage: Stage::Begun,
+            sample: vec![StreamMarks::default(); streams],
+            stable: None,
+            taken: Taken::default(),
+            bytes: Vec::new(),
+        }
+    }
+
+    /// The leader is this replica.
+    pub fn lead_by(mut self, progress: Mapped) -> Following<Q> {
+        self.leader = Some(Leader::Own(progress));
+        self
+    }
+
+    /// The leader is at the other end of what this connects to.
+    pub fn connect_by(mut self, connect: Connector<Q>) -> Following<Q> {
+        (self.leader, self.connect, self.retry) = (None, Some(connect), Nanos(0));
+        self
+    }
+
+    /// Whether pages may be made.
+    pub fn is_ready(&self) -> bool {
+        matches!(self.stage, Stage::Ready)
+    }
+
+    /// How much of the arena was looked at, in hundredths, while the tree is being built.
+    pub fn percent(&self) -> u8 {
+        match &self.stage {
+            Stage::Begun | Stage::Awaited { .. } => 0,
+            Stage::Building(build) => build.percent(),
+            Stage::Settling(_) | Stage::Ready => 100,
+        }
+    }
+
+    /// Whether the arena is being looked at: there is more to do at once.
+    pub fn is_busy(&self) -> bool {
+        matches!(self.stage, Stage::Building(_))
+    }
+
+    /// Entries that were applied at the last sample and are not in the tree.
+    pub fn lag(&self) -> u64 {
+        let taken = self.feed.taken();
+        self.sample.iter().zip(taken).map(|(marks, taken)| marks.applied.saturating_sub(taken)).sum()
+    }
+
+    /// Follows the next term, whose start set has the streams of this one up to `cuts`, and all that was
+    /// before. All of it is here, except what was reclaimed. The tree takes what it lacks of it; if it
+    /// cannot,
+    /// `next` begins with a build.
+    pub fn go_on(
+        mut self,
+        mut next: Following<Q>,
+        cuts: &[u64],
+        tree: &mut Tree,
+        arena: &mut OwnArena,
+    ) -> Following<Q> {
+        if !self.is_ready() || !self.taken.entries.is_empty() {
+            return next;
+        }
+        let Some(taken) = self.tail(cuts, arena) else { return next };
+        (next.taken, next.stage) = (taken, Stage::Ready);
+        // A tree without room is found at the next advance.
+        if next.step(tree, tree.stable()).is_err() {
+            next.begin_anew();
+        }
+        next
+    }
+
+    /// The entries of this term below the cuts that the tree lacks; `None` if one was reclaimed, or the tree
+    /// has more.
+    fn tail(&mut self, cuts: &[u64], arena: &mut OwnArena) -> Option<Taken> {
+        let had = self.feed.taken();
+        let cut = |stream: usize| cuts.get(stream).copied().unwrap_or(0);
+        let fits = cuts.iter().skip(had.len()).all(|cut| *cut == 0);
+        if !fits || had.iter().enumerate().any(|(stream, had)| *had > cut(stream)) {
+            return None;
+        }
+        let view = arena.view();
+        let found = survey(view.memory, view.sums, self.term, &had, &Settled::default()).ok()?;
+        let mut taken = Taken::default();
+        for (stream, found) in found.streams.iter().enumerate() {
+            if found.len < cut(stream) {
+                return None;
+            }
+            for &(position, place) in found.tail.iter().filter(|(position, _)| *position < cut(stream)) {
+                let name = EntryName { term: self.term, stream, position };
+                let seen = arena.find(name, place.offset, &mut taken.keys)?;
+                taken.entries.extend(Some(seen).filter(Seen::counts));
+            }
+        }
+        if Mutant::TreeForgetTail.is_on() {
+            taken = Taken::default();
+        }
+        Some(taken)
+    }
+
+    /// Begins anew: there was a gap.
+    pub fn begin_anew(&mut self) {
+        self.feed = Feed::new(&vec![0; self.feed.streams()]);
+        (self.stage, self.stable) = (Stage::Begun, None);
+        self.taken = Taken::default();
+    }
+
+    /// READs how far the leader's streams are. All that is sampled is of moments between call and return.
+    pub fn look(&mut self, now: Nanos) -> Result<(), Trouble> {
+        let looked = self.try_look(now);
+        if matches!(looked, Err(Trouble::Away)) && self.connect.is_some() {
+            self.leader = None;
+        }
+        looked
+    }
+
+    fn try_look(&mut self, now: Nanos) -> Result<(), Trouble> {
+        if self.leader.is_none() {
+            let connect = self.connect.as_mut().filter(|_| now >= self.retry).ok_or(Trouble::Away)?;
+            self.retry = now + AGAIN;
+            self.leader = Some(Leader::far(connect().map_err(|_| Trouble::Away)?));
+        }
+        let leader = self.leader.as_mut().expect("it was just connected to");
+        leader.read(StreamMarks::place(self.feed.streams()), &mut self.bytes)?;
+        let marks = |stream: usize| StreamMarks::parse(&self.bytes[line_at(stream) as usize..], self.term);
+        let sample: Option<Vec<_>> = (0..self.feed.streams()).map(marks).collect();
+        self.sample = sample.ok_or(Trouble::Away)?;
+        Ok(())
+    }
+
+    /// READs where the entries are that were committed by the last sample.
+    fn learn(&mut self) -> Result<(), Trouble> {
+        while let Some(range) = self.feed.wants(&self.sample, u64::from(LANDING) / 8)? {
+            let leader = self.leader.as_mut().ok_or(Trouble::Away)?;
+            leader.read(range.place(), &mut self.bytes)?;
+            self.feed.learn(range, &self.bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Takes entries that the last sample found applied, as far as they are here; whether all were.
+    fn take(&mut self, arena: &mut OwnArena, now: Nanos) -> Result<bool, Trouble> {
+        let mut all = true;
+        // Of a tombstone that was reclaimed before it was looked at the copy may be all that is left.
+        let is_right = self.is_ready();
+        for stream in 0..self.feed.streams() {
+            let applied = match Mutant::TreeByFloor.is_on() {
+                true => self.source.floor(stream),
+                false => self.sample[stream].applied,
+            };
+            loop {
+                if self.taken.entries.len() >= STEP && !self.is_busy() {
+                    return Ok(false);
+                }
+                let Some(next) = self.feed.ahead(stream, 0).filter(|next| next.position < applied) else {
+                    break;
+                };
+                let name = EntryName { term: self.term, stream, position: next.position };
+                match arena.find(name, next.offset, &mut self.taken.keys) {
+                    Some(seen) if seen.counts() || seen.is_tombstone() && !is_right => {
+                        self.taken.entries.push(seen);
+                    }
+                    Some(_) => {}
+                    None => {
+                        self.feed.miss(stream, self.source.floor(stream), now)?;
+                        all = false;
+                        break;
+                    }
+                }
+                self.feed.take(stream);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Takes what is new since the last look, and builds the tree if there is none yet.
+    pub fn advance(
+        &mut self,
+        tree: &mut Option<Tree>,
+        arena: &mut OwnArena,
+        draw: &mut dyn FnMut() -> u64,
+        now: Nanos,
+    ) -> Result<u64, Trouble> {
+        // Before the sample: see `StreamMarks`, and decision 30 on markers.
+        let stable = self.source.stable();
+        if matches!(self.stage, Stage::Begun) {
+            return self.begin(arena, now).map(|()| 0);
+        }
+        self.look(now)?;
+        if self.stable.is_none() {
+            self.stable = Some((stable, self.sample.iter().map(|marks| marks.applied).collect()));
+        }
+        self.learn()?;
+        let all = self.take(arena, now)?;
+        match std::mem::replace(&mut self.stage, Stage::Begun) {
+            Stage::Begun => unreachable!("it has begun"),
+            Stage::Awaited { build, applied, covered } => {
+                self.stage = self.await_floors(build, applied, covered, now);
+                if matches!(self.stage, Stage::Building(_)) && !Mutant::NoteOnce.is_on() {
+                    self.note_again(arena, now)?;
+                }
+                Ok(0)
+            }
+            Stage::Building(mut build) => {
+                if !build.look(arena) {
+                    self.stage = Stage::Building(build);
+                    return Ok(0);
+                }
+                self.finish(build, tree, arena, draw(), now)?;
+                Ok(0)
+            }
+            stage @ (Stage::Settling(_) | Stage::Ready) => {
+                self.stage = stage;
+                self.publish(tree.as_mut().expect("a tree was built"), all)
+            }
+        }
+    }
+
+    /// Notes from where on the feed goes, and what is to be looked at.
+    fn begin(&mut self, arena: &mut OwnArena, now: Nanos) -> Result<(), Trouble> {
+        let uses = Uses::now(arena);
+        self.look(now)?;
+        let applied: Vec<u64> = self.sample.iter().map(|marks| marks.applied).collect();
+        self.feed = Feed::new(&applied);
+        let build = Build::new(self.term, applied.clone(), uses);
+        self.stage = Stage::Awaited { build, applied, covered: None };
+        Ok(())
+    }
+
+    /// Notes the uses once more, now that all that the first sample found applied is here: its segments may
+    /// have been claimed here since the first note. What was freed between the two was replaced by what a
+    /// sample after the second finds applied.
+    fn note_again(&mut self, arena: &mut OwnArena, now: Nanos) -> Result<(), Trouble> {
+        let uses = Uses::now(arena);
+        self.look(now)?;
+        if let Stage::Building(build) = &mut self.stage {
+            let right_at = self.sample.iter().map(|marks| marks.applied).collect();
+            build.note(uses, arena.view().memory, right_at);
+        }
+        Ok(())
+    }
+
+    /// What was applied by others may have yet to come here, and to land.
+    fn await_floors(&self, build: Build, applied: Vec<u64>, covered: Option<Nanos>, now: Nanos) -> Stage {
+        let covers = (0..).zip(&applied).all(|(stream, applied)| self.source.floor(stream) >= *applied);
+        let since = covered.or(covers.then_some(now));
+        let landed = match self.source {
+            Source::Own(_) => true,
+            Source::Page(_) => since.is_some_and(|since| now.since(since) >= crate::feed::LANDING_TIME),
+        };
+        if covers && landed {
+            return Stage::Building(build);
+        }
+        Stage::Awaited { build, applied, covered: since }
+    }
+
+    /// All was looked at: makes the tree.
+    fn finish(
+        &mut self,
+        build: Build,
+        tree: &mut Option<Tree>,
+        arena: &mut OwnArena,
+        incarnation: u64,
+        now: Nanos,
+    ) -> Result<(), Trouble> {
+        let torn = build.is_torn(arena.view().memory);
+        let older = tree.take().expect("the memory of a tree");
+        let taken = self.feed.taken();
+        // Until the tree is right, the copy of an entry may be all that is left of it: each counts.
+        let standing = Standing { term: self.term, stable: Csn::NONE, applied: &taken };
+        // What waits was taken from the feed, and goes into the tree first.
+        let (made, right_at) = build.finish(older, incarnation, &standing)?;
+        let made = tree.insert(made);
+        self.stage = Stage::Settling(right_at);
+        self.publish(made, false)?;
+        if torn {
+            // Sampled after the look at the uses.
+            self.look(now)?;
+            self.stage = Stage::Settling(self.sample.iter().map(|marks| marks.applied).collect());
+        }
+        Ok(())
+    }
+
+    /// Puts what was taken into the tree, as one step; returns how many entries. `all`: it is all that was
+    /// applied by the last sample.
+    fn publish(&mut self, tree: &mut Tree, all: bool) -> Result<u64, Trouble> {
+        let taken = self.feed.taken();
+        let reached = |at: &[u64]| at.iter().zip(&taken).all(|(at, taken)| taken >= at);
+        if let Stage::Settling(until) = &self.stage
+            && reached(until)
+        {
+            self.stage = Stage::Ready;
+        }
+        let (mut stable, is_right) = (tree.stable(), self.is_ready());
+        if let Some((seen, _)) = self.stable.take_if(|(_, applied)| is_right && (all || reached(applied))) {
+            stable = stable.max(seen);
+        }
+        let count = self.taken.entries.len() as u64;
+        if count > 0 || stable != tree.stable() {
+            self.step(tree, stable)?;
+        }
+        Ok(count)
+    }
+
+    /// Makes a step of what was taken, in the order of keys and versions.
+    fn step(&mut self, tree: &mut Tree, stable: Csn) -> Result<(), TreeFull> {
+        let Taken { entries, keys } = &mut self.taken;
+        let keys_of = &*keys;
+        entries.sort_by(|a, b| {
+            let order = |seen: &Seen| (seen.csn, seen.age);
+            a.key(keys_of).cmp(b.key(keys_of)).then_with(|| order(a).cmp(&order(b)))
+        });
+        let sweeps = tree.counts().markers > 0;
+        let mut step = tree.begin();
+        for seen in entries.iter() {
+            step.apply(&seen.tree_entry(keys_of))?;
+        }
+        if sweeps {
+            step.sweep(SWEEP);
+        }
+        step.publish(&Standing { term: self.term, stable, applied: &self.feed.taken() });
+        entries.clear();
+        keys.clear();
+        Ok(())
+    }
+
+    /// Samples once more, and says which keys have entries that the tree lacks and that may show by now.
+    pub fn conflicts(&mut self, arena: &mut OwnArena, now: Nanos) -> Result<Conflicts, Trouble> {
+        self.look(now)?;
+        self.learn()?;
+        let (mut keys, mut changed) = (Vec::new(), Vec::new());
+        if Mutant::ScanNoWindow.is_on() {
+            return Ok(Conflicts::Keys { keys, changed });
+        }
+        for stream in 0..self.feed.streams() {
+            let committed = match Mutant::ScanAppliedBound.is_on() {
+                true => self.sample[stream].applied,
+                false => self.sample[stream].committed,
+            };
+            for after in 0.. {
+                let Some(next) = self.feed.ahead(stream, after) else { break };
+                if next.position >= committed {
+                    break;
+                }
+                let name = EntryName { term: self.term, stream, position: next.position };
+                let Some(seen) = arena.find(name, next.offset, &mut keys) else {
+                    return Ok(Conflicts::Any);
+                };
+                if seen.shows() {
+                    changed.push(seen.key);
+                }
+            }
+        }
+        Ok(Conflicts::Keys { keys, changed })
+    }
+}
+
+/// The keys that may have changed since the tree's vector.
+pub(crate) enum Conflicts {
+    /// An entry is not here: it may be of any key.
+    Any,
+    /// These: ranges of a buffer.
+    Keys { keys: Vec<u8>, changed: Vec<(usize, usize)> },
+}
+
+impl Conflicts {
+    /// Whether one of the keys is among those of which `speaks_of` is true.
+    pub fn any(&self, speaks_of: impl Fn(&[u8]) -> bool) -> bool {
+        match self {
+            Conflicts::Any => true,
+            Conflicts::Keys { keys, changed } => {
+                changed.iter().any(|&(at, len)| speaks_of(&keys[at..at + len]))
+            }
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! The orderer: the thread that owns the tree of a replica, feeds it, and answers scans. Both indexes agree
+//! on a page's range when it is answered (HiStore 3.2.3, by the window rule of decision 30).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longarm_base::{Mutant, Nanos, Term};
+use longarm_fabric::QueuePair;
+use longarm_host::{Mutex, now, random};
+use longarm_index::tree::{Owner, TreeFull, TreeOptions};
+use longarm_memory::{Mapped, OwnedWords, SumKey, Words};
+use longarm_wire::ScanStatus;
+
+use crate::arena::OwnArena;
+use crate::build::Tree;
+use crate::door::{Door, ScanConnection};
+use crate::following::{Following, Source, Trouble};
+use crate::order::{Kept, Order, Orders};
+use crate::page::Made;
+use crate::stats::{OrderedStage, OrderedStats};
+
+/// The time between two looks at the leader's words while nobody scans: as long as they bring something, and
+/// doubled up to the longer one while they do not. A leader reuses the memory of an entry that was replaced
+/// at once no sooner than after a lease and the longest READ, which is longer by default.
+const EVERY: Duration = Duration::from_millis(5);
+const EVERY_IDLE: Duration = Duration::from_millis(40);
+/// The sleep while nobody is followed.
+const REST: Duration = Duration::from_millis(100);
+/// The sleep while requests wait for entries to land, or answers for room.
+const SHORT: Duration = Duration::from_micros(200);
+/// How long a request is tried.
+const TRIES: Nanos = Nanos::from_millis(20);
+/// The most requests of one round.
+const ROUND: usize = 32;
+
+/// How to make an orderer.
+pub struct OrdererOptions {
+    /// The replica's arena.
+    pub arena: Mapped,
+    /// The page that leaders WRITE.
+    pub page: Mapped,
+    /// The memory of the tree, zeroed.
+    pub tree: Mapped,
+    /// The key of the group's checksums.
+    pub sum_key: u64,
+    /// How the tree is made.
+    pub options: TreeOptions,
+    /// Where lines go that say what happens.
+    pub log: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+/// A page that was made and is to be shown if nothing has changed.
+struct Candidate {
+    connection: usize,
+    made: Made,
+}
+
+/// The thread's state.
+pub struct Orderer<Q> {
+    arena: OwnArena,
+    page: Mapped,
+    memory: Mapped,
+    sums: SumKey,
+    options: TreeOptions,
+    log: Arc<dyn Fn(&str) + Send + Sync>,
+    orders: Arc<Orders<Q>>,
+    door: Arc<Door<Q>>,
+    stats: Arc<Mutex<OrderedStats>>,
+    told: OrderedStats,
+    connections: Vec<ScanConnection<Q>>,
+    tree: Option<Tree>,
+    following: Option<Following<Q>>,
+    /// What was followed before a leader began to write the memory.
+    paused: Option<(Following<Q>, Kept)>,
+    /// When the leader's words were last seen, and in microseconds how long before the look of this round.
+    seen: Nanos,
+    lag: u32,
+    /// Since when the oldest requests are tried.
+    tried: Option<Nanos>,
+    full: bool,
+    /// The time to the next look.
+    every: Duration,
+}
+
+impl<Q: QueuePair + 'static> Orderer<Q> {
+    /// An orderer that follows nobody yet.
+    pub fn new(options: OrdererOptions, orders: Arc<Orders<Q>>, door: Arc<Door<Q>>) -> Orderer<Q> {
+        let sums = SumKey::new(options.sum_key);
+        Orderer {
+            arena: OwnArena::new(options.arena, sums.clone()),
+            page: options.page,
+            memory: options.tree,
+            sums,
+            options: options.options,
+            log: options.log,
+            orders,
+            door,
+            stats: Arc::default(),
+            told: OrderedStats::default(),
+            connections: Vec::new(),
+            tree: None,
+            following: None,
+            paused: None,
+            seen: Nanos(0),
+            lag: 0,
+            tried: None,
+            full: false,
+            every: EVERY,
+        }
+    }
+
+    /// Shows the orderer's figures, also when it has ended.
+    pub fn stats(&self) -> Arc<Mutex<OrderedStats>> {
+        self.stats.clone()
+    }
+
+    /// Follows and answers until it is told to stop.
+    pub fn run(mut self) {
+        loop {
+            while let Some(order) = self.orders.take() {
+                if matches!(order, Order::Stop) {
+                    return;
+                }
+                self.obey(order);
+            }
+            self.connections.extend(self.door.take());
+            let mut busy = self.hear();
+            busy |= self.round();
+            self.tell();
+            if !busy {
+                self.sleep();
+            }
+        }
+    }
+
+    fn obey(&mut self, order: Order<Q>) {
+        match order {
+            Order::Prepare { kept } => {
+                let followed = self.following.take().or(self.paused.take().map(|(followed, _)| followed));
+                self.paused = followed.filter(|_| kept != Kept::Nothing).map(|followed| (followed, kept));
+            }
+            Order::Follow { term, streams, connect } => {
+                let next = Following::new(term, streams, Source::Page(self.page.clone()));
+                self.full = false;
+                self.following = Some(self.resume(next).connect_by(connect));
+            }
+            Order::Lead { term, streams, progress, stable } => {
+                self.paused = None;
+                self.full = false;
+                self.following = Some(Following::new(term, streams, Source::Own(stable)).lead_by(progress));
+            }
+            Order::Rest => (self.following, self.paused) = (None, None),
+            Order::Stop => unreachable!("it stops before"),
+        }
+    }
+
+    /// Follows the term of `next` from where the tree is, if the tree is still good for that.
+    fn resume(&mut self, next: Following<Q>) -> Following<Q> {
+        match (self.paused.take(), &mut self.tree) {
+            (Some((paused, Kept::Term)), _) if paused.term == next.term => paused,
+            (Some((paused, Kept::Base { base, cuts })), Some(tree)) if paused.term == base => {
+                paused.go_on(next, &cuts, tree, &mut self.arena)
+            }
+            _ => next,
+        }
+    }
+
+    /// Takes what clients ask; whether any did.
+    fn hear(&mut self) -> bool {
+        let mut busy = false;
+        let log = &self.log;
+        self.connections.retain_mut(|connection| match connection.turn() {
+            Ok(news) => {
+                busy |= news;
+                true
+            }
+            Err(why) => {
+                why.iter().for_each(|why| log(why));
+                false
+            }
+        });
+        busy
+    }
+
+    /// An empty tree in the memory of an older one, if there is none.
+    fn plant(&mut self) -> Result<(), TreeFull> {
+        if self.tree.is_none() {
+            self.memory.discard(0, self.memory.bytes());
+            let tree = Owner::create(
+                self.memory.clone(),
+                self.arena.clone(),
+                self.sums.clone(),
+                draw(),
+                self.options,
+            )?;
+            self.tree = Some(tree);
+        }
+        Ok(())
+    }
+
+    /// Advances the tree, and answers what can be answered; whether there is more to do at once.
+    fn round(&mut self) -> bool {
+        let asked = self.connections.iter().any(|connection| !connection.wanted.is_empty());
+        let advanced = match self.following.is_some() && !self.full {
+            true => self.advance(),
+            false => Err(ScanStatus::Elsewhere),
+        };
+        let busy = matches!(advanced, Ok(true));
+        if !asked {
+            self.tried = None;
+            return busy;
+        }
+        let ready = self.following.as_ref().is_some_and(Following::is_ready);
+        match advanced {
+            Ok(_) if ready => self.answer(),
+            Ok(_) => self.refuse_all(ScanStatus::Elsewhere),
+            Err(status) => self.refuse_all(status),
+        }
+        true
+    }
+
+    /// Brings the tree to what the leader has applied; whether there is more to do at once.
+    fn advance(&mut self) -> Result<bool, ScanStatus> {
+        let now = now();
+        if self.plant().is_err() {
+            return Err(self.overflow());
+        }
+        let following = self.following.as_mut().expect("asked for");
+        let was_ready = following.is_ready();
+        match following.advance(&mut self.tree, &mut self.arena, &mut draw, now) {
+            Ok(entries) => {
+                self.lag = (now.since(self.seen).0 / 1000).min(u64::from(u32::MAX)) as u32;
+                self.seen = now;
+                self.told.entries += entries;
+                let idle = entries == 0 && following.is_ready();
+                self.every = if idle { (2 * self.every).min(EVERY_IDLE) } else { EVERY };
+                if following.is_ready() && !was_ready {
+                    self.told.builds += 1;
+                }
+                Ok(following.is_busy() || entries > 0)
+            }
+            Err(Trouble::Away) => {
+                self.every = EVERY;
+                Err(ScanStatus::Elsewhere)
+            }
+            Err(Trouble::Gap(gap)) => {
+                (self.log)(&format!(
+                    "the ordered index lacks position {} of stream {} in term {}, which was reclaimed: it is \
+                     built anew",
+                    gap.position, gap.stream, following.term
+                ));
+                following.begin_anew();
+                self.told.gaps += 1;
+                Err(ScanStatus::Elsewhere)
+            }
+            Err(Trouble::Full) => Err(self.overflow()),
+        }
+    }
+
+    fn overflow(&mut self) -> ScanStatus {
+        (self.log)("the ordered index outgrew its memory: it is given up until there is another leader");
+        (self.full, self.tree) = (true, None);
+        ScanStatus::Full
+    }
+
+    /// Makes pages, samples once more, and shows those that nothing has changed.
+    fn answer(&mut self) {
+        let (Some(tree), Some(following)) = (&mut self.tree, &mut self.following) else { return };
+        let (began, term) = (now(), following.term);
+        let lag = self.lag;
+        let (mut candidates, mut left) = (Vec::new(), ROUND);
+        for (number, connection) in self.connections.iter_mut().enumerate() {
+            for _ in 0..connection.wanted.len() {
+                if left == 0 {
+                    break;
+                }
+                let Some(mut wanted) = connection.wanted.pop_front() else { break };
+                left -= 1;
+                if wanted.term != term {
+                    connection.answer(wanted.refused(ScanStatus::Elsewhere, term));
+                    continue;
+                }
+                wanted.rounds += 1;
+                if let Ok(made) = wanted.make(tree, &self.arena, lag) {
+                    candidates.push((Candidate { connection: number, made }, wanted));
+                } else {
+                    connection.wanted.push_back(wanted);
+                }
+            }
+        }
+        let conflicts = following.conflicts(&mut self.arena, now());
+        for (candidate, wanted) in candidates {
+            let Candidate { connection, made } = candidate;
+            let connection = &mut self.connections[connection];
+            match &conflicts {
+                Ok(conflicts) if !conflicts.any(|key| made.speaks_of(key)) => {
+                    self.told.pages += 1;
+                    connection.answer(made.answer());
+                }
+                _ => {
+                    self.told.again += 1;
+                    connection.wanted.push_back(wanted);
+                }
+            }
+        }
+        let waits = self.connections.iter().any(|connection| !connection.wanted.is_empty());
+        if !waits {
+            self.tried = None;
+            return;
+        }
+        let since = *self.tried.get_or_insert(began);
+        if now().since(since) >= TRIES {
+            self.tried = None;
+            self.told.contended += 1;
+            self.refuse_all(ScanStatus::Contended);
+        }
+    }
+
+    fn refuse_all(&mut self, status: ScanStatus) {
+        let term = self.following.as_ref().map_or(Term::ZERO, |following| following.term);
+        let status = if self.full { ScanStatus::Full } else { status };
+        for connection in &mut self.connections {
+            while let Some(wanted) = connection.wanted.pop_front() {
+                connection.answer(wanted.refused(status, term));
+            }
+        }
+    }
+
+    fn tell(&mut self) {
+        let following = self.following.as_ref();
+        let stage = match following {
+            _ if self.full => OrderedStage::Full,
+            None => OrderedStage::Resting,
+            Some(following) if following.is_ready() => OrderedStage::Ready,
+            Some(following) => OrderedStage::Building(following.percent()),
+        };
+        let told = &mut self.told;
+        told.stage = stage;
+        told.term = following.map_or(Term::ZERO, |following| following.term);
+        told.lag = following.map_or(0, Following::lag);
+        if let Some(tree) = &self.tree {
+            let counts = tree.counts();
+            (told.items, told.markers) = (counts.items, counts.markers);
+            (told.bytes, told.height, told.steps) = (counts.bytes, counts.height, tree.step());
+        }
+        *self.stats.lock() = *told;
+    }
+
+    fn sleep(&mut self) {
+        let owes = self.connections.iter().any(ScanConnection::owes);
+        let waits = self.connections.iter().any(|connection| !connection.wanted.is_empty());
+        if self.connections.iter_mut().fold(false, |news, connection| news | connection.arm()) {
+            return;
+        }
+        let time = match &self.following {
+            _ if owes || waits => SHORT,
+            Some(_) if !self.full => self.every,
+            _ => REST,
+        };
+        self.orders.channel().wait(time);
+    }
+}
+
+/// A number that nobody guesses.
+fn draw() -> u64 {
+    random().map_or(0, |[number]| number)
+}

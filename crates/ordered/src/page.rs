@@ -1,0 +1,205 @@
+//! A page of a scan: made from the tree as it stands, and shown if nothing in its range has changed since
+//! (decision 30).
+
+use std::ops::{Bound, ControlFlow};
+
+use longarm_base::{EntryRef, Term, UnixMillis};
+use longarm_index::tree::{TreeItem, TreeRange};
+use longarm_wire::{
+    Bad, FAR_FROM, PAGE_BYTES_MAX, ScanAnswerWriter, ScanHead, ScanItem, ScanRequest, ScanStatus, ScanValue,
+};
+
+use crate::arena::{AtPlace, OwnArena};
+use crate::build::Tree;
+
+/// The longest entry whose value can be inline.
+const INLINE_ENTRY: u32 = FAR_FROM as u32 + 2048;
+/// The fewest items to which a page that conflicts again and again is cut down.
+const LEAST: u32 = 16;
+/// Tries after each of which such a page is halved.
+const HALVED_AFTER: u32 = 4;
+
+/// A request for a page, of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub operation: u64,
+    pub term: Term,
+    unix: UnixMillis,
+    low: Bound<Vec<u8>>,
+    high: Bound<Vec<u8>>,
+    reverse: bool,
+    keys_only: bool,
+    count: bool,
+    limit: u32,
+    bytes: u32,
+    /// How often it was made already.
+    pub rounds: u32,
+}
+
+fn owned(bound: Bound<&[u8]>) -> Bound<Vec<u8>> {
+    bound.map(<[u8]>::to_vec)
+}
+
+fn borrowed(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
+}
+
+/// A page, and the range that it speaks of.
+pub(crate) struct Made {
+    answer: Vec<u8>,
+    low: Bound<Vec<u8>>,
+    high: Bound<Vec<u8>>,
+}
+
+impl Made {
+    /// The answer.
+    pub fn answer(self) -> Vec<u8> {
+        self.answer
+    }
+
+    /// Whether the page shows the key, or shows that it is not there.
+    pub fn speaks_of(&self, key: &[u8]) -> bool {
+        let above = match &self.low {
+            Bound::Unbounded => true,
+            Bound::Included(low) => key >= low.as_slice(),
+            Bound::Excluded(low) => key > low.as_slice(),
+        };
+        above
+            && match &self.high {
+                Bound::Unbounded => true,
+                Bound::Included(high) => key <= high.as_slice(),
+                Bound::Excluded(high) => key < high.as_slice(),
+            }
+    }
+}
+
+/// A place that a leaf names holds another entry: the step that names the copy has yet to come.
+pub(crate) struct Stale;
+
+impl Wanted {
+    /// Decodes a request.
+    pub fn decode(message: &[u8]) -> Result<Wanted, Bad> {
+        let request = ScanRequest::decode(message)?;
+        let ScanRequest { reverse, keys_only, count, limit, bytes, operation, term, unix, .. } = request;
+        let (low, high) = (owned(request.low), owned(request.high));
+        Ok(Wanted {
+            operation,
+            term,
+            unix,
+            low,
+            high,
+            reverse,
+            keys_only,
+            count,
+            limit,
+            bytes: bytes.min(PAGE_BYTES_MAX),
+            rounds: 0,
+        })
+    }
+
+    /// The answer that says why there is no page.
+    pub fn refused(&self, status: ScanStatus, term: Term) -> Vec<u8> {
+        ScanHead { rounds: self.rounds, ..ScanHead::new(status, self.operation, term) }.encode()
+    }
+
+    /// The items of this try: fewer after some that conflicted, as a smaller range conflicts less.
+    fn limit(&self) -> u32 {
+        let halved = self.limit >> (self.rounds / HALVED_AFTER).min(16);
+        halved.max(LEAST.min(self.limit))
+    }
+
+    /// Makes the page from the tree as it stands.
+    pub fn make(&self, tree: &mut Tree, arena: &OwnArena, lag_us: u32) -> Result<Made, Stale> {
+        let head = ScanHead {
+            rounds: self.rounds,
+            step: tree.step(),
+            lag_us,
+            ..ScanHead::new(ScanStatus::Ok, self.operation, self.term)
+        };
+        if self.count { Ok(self.counted(tree, head)) } else { self.shown(tree, arena, head) }
+    }
+
+    fn range(&self) -> TreeRange<'_> {
+        TreeRange { low: borrowed(&self.low), high: borrowed(&self.high), reverse: self.reverse }
+    }
+
+    /// A page that ends with this key, if it is not the last one.
+    fn made(&self, answer: Vec<u8>, end: Option<Vec<u8>>) -> Made {
+        let (mut low, mut high) = (self.low.clone(), self.high.clone());
+        if let Some(end) = end {
+            *(if self.reverse { &mut low } else { &mut high }) = Bound::Included(end);
+        }
+        Made { answer, low, high }
+    }
+
+    fn counted(&self, tree: &mut Tree, head: ScanHead) -> Made {
+        let (mut count, mut last) = (0, Vec::new());
+        let more = tree.walk(&self.range(), |item| {
+            if item.expiry.expired(self.unix) {
+                return ControlFlow::Continue(());
+            }
+            if count == self.limit() {
+                return ControlFlow::Break(());
+            }
+            count += 1;
+            last.clear();
+            last.extend_from_slice(item.key);
+            ControlFlow::Continue(())
+        });
+        let end = more.is_break().then_some(last);
+        let answer = ScanAnswerWriter::counted(Vec::new(), head, count, end.as_deref());
+        self.made(answer, end)
+    }
+
+    fn shown(&self, tree: &mut Tree, arena: &OwnArena, head: ScanHead) -> Result<Made, Stale> {
+        let mut writer = ScanAnswerWriter::new(Vec::new(), self.bytes, self.keys_only);
+        let (mut bytes, mut last, mut stale) = (Vec::new(), Vec::new(), false);
+        let more = tree.walk(&self.range(), |item| {
+            if item.expiry.expired(self.unix) {
+                return ControlFlow::Continue(());
+            }
+            if writer.count() == self.limit() {
+                return ControlFlow::Break(());
+            }
+            let Some(value) = self.value(arena, item, &mut bytes) else {
+                stale = true;
+                return ControlFlow::Break(());
+            };
+            let shown = ScanItem { key: item.key, csn: item.csn, expiry: item.expiry, value };
+            if !writer.push(&shown) {
+                return ControlFlow::Break(());
+            }
+            last.clear();
+            last.extend_from_slice(item.key);
+            ControlFlow::Continue(())
+        });
+        if stale {
+            return Err(Stale);
+        }
+        let end = more.is_break().then_some(last);
+        let answer = writer.finish(ScanHead { more: end.is_some(), ..head });
+        Ok(self.made(answer, end))
+    }
+
+    /// The value of an item; `None` if its place holds another entry.
+    fn value<'b>(
+        &self,
+        arena: &OwnArena,
+        item: &TreeItem<'_>,
+        bytes: &'b mut Vec<u8>,
+    ) -> Option<ScanValue<'b>> {
+        if self.keys_only {
+            return Some(ScanValue::None);
+        }
+        let place = item.entry;
+        match arena.at(place, item.csn, INLINE_ENTRY, bytes) {
+            AtPlace::Entry(entry) if entry.key != item.key => None,
+            AtPlace::Entry(entry) if entry.value.len() <= FAR_FROM => Some(ScanValue::Inline(entry.value)),
+            AtPlace::Entry(_) | AtPlace::Long => {
+                let len = arena.len_at(place)?;
+                Some(ScanValue::Far(EntryRef { offset: place.offset, len }))
+            }
+            AtPlace::Nothing => None,
+        }
+    }
+}

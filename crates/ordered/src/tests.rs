@@ -1,0 +1,311 @@
+//! An orderer over the arena of an engine that leads, in one thread: whatever is written, committed and
+//! applied between the moments at which a page is made and looked over, a page that is shown is what readers
+//! of the engine find.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use longarm_base::{Csn, Nanos, ReplicaId, Term, UnixMillis};
+use longarm_engine::testing::{TIMES, arena, build, memory, options, sums};
+use longarm_engine::{Engine, Eviction, WorkerContext};
+use longarm_fabric::AnyQp;
+use longarm_index::hash::SlotKind;
+use longarm_index::tree::{Owner, TreeOptions, Unit};
+use longarm_memory::Mapped;
+use longarm_store::progress::layout;
+use longarm_wire::{PAGE_BYTES_MAX, Request, RequestKind, ScanAnswer, ScanKind, ScanRequest};
+use proptest::prelude::*;
+
+use crate::arena::OwnArena;
+use crate::build::Tree;
+use crate::following::{Following, Source};
+use crate::page::{Made, Wanted};
+
+const TERM: Term = Term::new(3, ReplicaId(1));
+const KEYS: u8 = 9;
+const LIMIT: u64 = 8 << 20;
+
+/// What happens. The streams are the two of an engine with one worker.
+#[derive(Clone, Debug)]
+enum Act {
+    Put {
+        stream: usize,
+        key: u8,
+        len: usize,
+    },
+    Delete {
+        stream: usize,
+        key: u8,
+    },
+    /// So many more positions of a stream are committed.
+    Commit {
+        stream: usize,
+        more: u64,
+    },
+    /// What is committed of a stream is applied.
+    Apply {
+        stream: usize,
+    },
+    /// The orderer takes what is new.
+    Advance,
+    /// The orderer makes a page; so many acts later it looks whether the page may be shown.
+    Page {
+        from: u8,
+        to: u8,
+        reverse: bool,
+        limit: u32,
+        acts: usize,
+    },
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let (stream, key) = (|| 0usize..2, || 0u8..KEYS);
+    prop_oneof![
+        6 => (stream(), key(), 0usize..200).prop_map(|(stream, key, len)| Act::Put { stream, key, len }),
+        2 => (stream(), key()).prop_map(|(stream, key)| Act::Delete { stream, key }),
+        4 => (stream(), 1u64..4).prop_map(|(stream, more)| Act::Commit { stream, more }),
+        4 => stream().prop_map(|stream| Act::Apply { stream }),
+        2 => Just(Act::Advance),
+        4 => (key(), key(), any::<bool>(), 1u32..6, 0usize..4).prop_map(|(a, b, reverse, limit, acts)| {
+            Act::Page { from: a.min(b), to: a.max(b), reverse, limit, acts }
+        }),
+    ]
+}
+
+fn name(key: u8) -> Vec<u8> {
+    format!("key{key}").into_bytes()
+}
+
+/// A page that was made and not looked over yet.
+struct Pending {
+    made: Made,
+    /// The step of the tree that it was made from.
+    step: u64,
+    acts: usize,
+}
+
+/// A leader and its orderer.
+struct World {
+    engine: Arc<Engine<Mapped>>,
+    contexts: Vec<WorkerContext<Mapped>>,
+    following: Following<AnyQp>,
+    tree: Option<Tree>,
+    arena: OwnArena,
+    drawn: u64,
+    pending: Vec<Pending>,
+    shown: usize,
+}
+
+impl World {
+    fn new() -> World {
+        let arena = arena(LIMIT);
+        let options = options(SlotKind::Inline64, Eviction::None, Some((TERM, 0)));
+        let progress = options.progress.clone().expect("a leader has it");
+        let engine = build([memory(4096), memory(LIMIT), arena.clone()], LIMIT, options);
+        let contexts = (0..2).map(|stream| engine.worker_context(stream)).collect();
+        let engine = Arc::new(engine);
+        let of = engine.clone();
+        let source = Source::Own(Arc::new(move || of.stable_point()));
+        let arena = OwnArena::new(arena, sums());
+        let tree = TreeOptions { unit: Unit::Small, ..TreeOptions::default() };
+        let tree = Owner::create(memory(4 << 20), arena.clone(), sums(), 1, tree).expect("room");
+        World {
+            engine,
+            contexts,
+            following: Following::new(TERM, 2, source).lead_by(progress),
+            tree: Some(tree),
+            arena,
+            drawn: 1,
+            pending: Vec::new(),
+            shown: 0,
+        }
+    }
+
+    fn write(&mut self, stream: usize, request: &Request<'_>) {
+        // A write of the same key may be under way.
+        let _ = self.engine.write(&mut self.contexts[stream], TIMES, request, None);
+    }
+
+    fn act(&mut self, act: &Act) {
+        match *act {
+            Act::Put { stream, key, len } => {
+                let (key, value) = (name(key), vec![7; len]);
+                let put = Request { key: &key, value: &value, ..Request::new(RequestKind::Put, 0) };
+                self.write(stream, &put);
+            }
+            Act::Delete { stream, key } => {
+                let key = name(key);
+                self.write(stream, &Request { key: &key, ..Request::new(RequestKind::Delete, 0) });
+            }
+            Act::Commit { stream, more } => {
+                let stream = self.contexts[stream].stream.as_mut().expect("a leader's");
+                stream.set_committed((stream.committed() + more).min(stream.written()));
+            }
+            Act::Apply { stream } => _ = self.engine.apply_committed(&mut self.contexts[stream], TIMES),
+            Act::Advance => self.advance(),
+            Act::Page { from, to, reverse, limit, acts } => self.make(from, to, reverse, limit, acts),
+        }
+    }
+
+    fn advance(&mut self) {
+        self.drawn += 1;
+        let drawn = self.drawn;
+        let advanced =
+            self.following.advance(&mut self.tree, &mut self.arena, &mut || drawn, Nanos::from_millis(drawn));
+        advanced.expect("nothing is freed, and all is here");
+    }
+
+    /// Once to begin, once to wait for its floors, and some to look at the arena.
+    fn be_ready(&mut self) {
+        (0..10).for_each(|_| self.advance());
+        assert!(self.following.is_ready());
+    }
+
+    fn make(&mut self, from: u8, to: u8, reverse: bool, limit: u32, acts: usize) {
+        self.advance();
+        if !self.following.is_ready() {
+            return;
+        }
+        let (low, high) = (name(from), name(to));
+        let request = ScanRequest {
+            kind: ScanKind::Page,
+            reverse,
+            keys_only: false,
+            count: false,
+            low: Bound::Included(&low),
+            high: Bound::Included(&high),
+            limit,
+            bytes: PAGE_BYTES_MAX,
+            operation: 1,
+            term: TERM,
+            unix: UnixMillis(1_000_000),
+        };
+        let wanted = Wanted::decode(&request.encode()).expect("a request");
+        let tree = self.tree.as_mut().expect("a tree was built");
+        if let Ok(made) = wanted.make(tree, &self.arena, 0) {
+            let step = tree.step();
+            self.pending.push(Pending { made, step, acts });
+        }
+    }
+
+    /// Looks over the pages whose time has come.
+    fn look_over(&mut self) {
+        for mut pending in std::mem::take(&mut self.pending) {
+            if pending.acts > 0 {
+                pending.acts -= 1;
+                self.pending.push(pending);
+                continue;
+            }
+            let conflicts = self.following.conflicts(&mut self.arena, Nanos(0)).expect("all is here");
+            // The vector may have moved since this page was made: then another page would be made.
+            if conflicts.any(|key| pending.made.speaks_of(key)) || pending.step != self.step() {
+                continue;
+            }
+            self.shown += 1;
+            self.check(pending.made);
+        }
+    }
+
+    fn step(&self) -> u64 {
+        self.tree.as_ref().expect("a tree was built").step()
+    }
+
+    fn visible(&self, key: &[u8]) -> Option<Csn> {
+        let index = self.engine.index.read();
+        let pair = index.lock(self.engine.hash(key));
+        pair.find(key).map(|found| found.record().csn())
+    }
+
+    /// A page that is shown has exactly what readers find.
+    fn check(&self, made: Made) {
+        let keys: Vec<Vec<u8>> = (0..KEYS).map(name).filter(|key| made.speaks_of(key)).collect();
+        let answer = made.answer();
+        let answer = ScanAnswer::decode(&answer).expect("an answer");
+        let (mut items, mut shown) = (answer.items(), std::collections::BTreeMap::new());
+        while let Some(item) = items.next().expect("an item") {
+            assert_eq!(shown.insert(item.key.to_vec(), item.csn), None, "a key twice");
+        }
+        for key in &keys {
+            let text = String::from_utf8_lossy(key);
+            assert_eq!(shown.remove(key), self.visible(key), "{text}");
+        }
+        assert!(shown.is_empty(), "keys of which the page does not speak: {shown:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn a_page_that_is_shown_is_what_readers_find(acts in proptest::collection::vec(act(), 1..80)) {
+        let mut world = World::new();
+        for act in &acts {
+            world.act(act);
+            world.look_over();
+        }
+        // At rest all is shown, and the tree has what the index has.
+        for stream in 0..2 {
+            world.act(&Act::Commit { stream, more: u64::MAX >> 1 });
+            world.act(&Act::Apply { stream });
+        }
+        let before = world.shown;
+        world.be_ready();
+        world.pending.clear();
+        for reverse in [false, true] {
+            world.make(0, KEYS - 1, reverse, 100, 0);
+            world.look_over();
+        }
+        prop_assert_eq!(world.shown, before + 2);
+        let visible = (0..KEYS).filter(|&key| world.visible(&name(key)).is_some()).count();
+        prop_assert_eq!(world.tree.as_ref().expect("a tree").counts().items, visible as u64);
+    }
+}
+
+/// The next term's start set has what was committed and had not been taken, or not even applied.
+#[test]
+fn a_tree_goes_on_with_what_its_term_had_last() {
+    let mut world = World::new();
+    world.be_ready();
+    let put = |stream, key| Act::Put { stream, key, len: 10 };
+    let commit = |stream| Act::Commit { stream, more: 1 };
+    let acts = [put(0, 1), commit(0), Act::Apply { stream: 0 }, Act::Advance, put(1, 2), commit(1)];
+    let later = [Act::Apply { stream: 1 }, put(0, 3), commit(0), put(0, 4), put(1, 5)];
+    acts.iter().chain(&later).for_each(|act| world.act(act));
+    let items = |world: &mut World| {
+        let tree = world.tree.as_mut().expect("a tree");
+        (0..KEYS).filter(|&key| tree.get(&name(key)).is_some()).collect::<Vec<_>>()
+    };
+    assert_eq!(items(&mut world), [1]);
+    let next = |world: &World| {
+        let of = world.engine.clone();
+        let source = Source::Own(Arc::new(move || of.stable_point()));
+        Following::new(Term::new(4, ReplicaId(2)), 3, source)
+    };
+    let (instead, next) = (next(&world), next(&world));
+    let older = std::mem::replace(&mut world.following, instead);
+    let tree = world.tree.as_mut().expect("a tree");
+    // The cuts: what is only written is not in the start set.
+    let on = older.go_on(next, &[2, 1], tree, &mut world.arena);
+    assert!(on.is_ready() && on.term == Term::new(4, ReplicaId(2)));
+    assert_eq!(items(&mut world), [1, 2, 3]);
+}
+
+#[test]
+fn a_page_waits_for_what_is_committed_and_not_applied() {
+    let mut world = World::new();
+    let page = Act::Page { from: 0, to: 3, reverse: false, limit: 10, acts: 0 };
+    let put = |key| Act::Put { stream: 0, key, len: 10 };
+    world.be_ready();
+    let shows = |world: &mut World, acts: &[Act]| {
+        acts.iter().for_each(|act| world.act(act));
+        let before = world.shown;
+        world.act(&page);
+        world.look_over();
+        world.shown > before
+    };
+    assert!(shows(&mut world, &[put(1)]), "what is only written is seen by nobody");
+    assert!(!shows(&mut world, &[Act::Commit { stream: 0, more: 1 }]), "a GET may find it by now");
+    assert!(shows(&mut world, &[Act::Apply { stream: 0 }]));
+    assert!(shows(&mut world, &[put(7), Act::Commit { stream: 0, more: 1 }]), "a key of no page");
+    assert_eq!(layout::line_at(1), 64);
+}
