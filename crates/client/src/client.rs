@@ -15,6 +15,7 @@ use crate::error::{Error, refusal};
 use crate::flight::{InFlight, Reply, RequestId};
 use crate::link::{ClientCounters, Link, SessionHello, Trouble};
 use crate::options::Options;
+use crate::scan::Scans;
 use crate::targets::Targets;
 
 /// The pause between two rounds of tries to connect: least, most, and as a share of the time that went by. So
@@ -53,6 +54,7 @@ pub struct Client<T: Transport = Any> {
     pub(crate) earlier: Earlier,
     pub(crate) hint_in: u32,
     pub(crate) hints: Vec<u8>,
+    pub(crate) scans: Scans<T::Qp>,
 }
 
 impl Client<Any> {
@@ -128,6 +130,7 @@ impl<T: Transport> Client<T> {
             earlier: Earlier::default(),
             hint_in: options.hint_every * u32::from(link.welcome.wants_hints != 0),
             hints: Vec::new(),
+            scans: Scans::new(session),
             link: Some(link),
             options,
         })
@@ -144,6 +147,16 @@ impl<T: Transport> Client<T> {
     /// The address to which it is connected, or connects next.
     pub fn address(&self) -> &Address {
         self.targets.current()
+    }
+
+    /// The addresses of the group that are known, of which one is the leader's.
+    pub(crate) fn known(&self) -> &[Address] {
+        self.targets.all()
+    }
+
+    /// The bound on one try to connect, of an operation that has so long left.
+    pub(crate) fn connect_limit(&self, left: Duration) -> Duration {
+        self.targets.limit_within(left)
     }
 
     /// The group that the server leads; zero for a server of its own.
@@ -288,5 +301,7 @@ pub(crate) fn add(a: ClientCounters, b: ClientCounters) -> ClientCounters {
         reconnects: a.reconnects + b.reconnects,
         requests: a.requests + b.requests,
         served: a.served + b.served,
+        pages: a.pages + b.pages,
+        pages_again: a.pages_again + b.pages_again,
     }
 }

@@ -80,6 +80,15 @@ pub enum Error {
     /// key that is written often does not cause this: after a few dozen tries a GET asks the server.
     #[error("the key could not be read in {0} tries")]
     Contended(u32),
+    /// The group keeps no ordered index, so no replica of it answers scans.
+    #[error("the group keeps no ordered index, so it answers no scans")]
+    NotOrdered,
+    /// No replica gave a page of a scan within the timeout; the text names the last reason.
+    #[error("no replica answered the scan within the timeout: {0}")]
+    NoPage(String),
+    /// The token does not say where this scan goes on.
+    #[error("no token of this scan: {0}")]
+    Token(&'static str),
     /// The server sent or shows something that is not this protocol.
     #[error("protocol error: {0}")]
     Protocol(String),
@@ -105,6 +114,9 @@ impl Error {
             | Error::Overflow
             | Error::Invalid(_)
             | Error::Contended(_)
+            | Error::NotOrdered
+            | Error::NoPage(_)
+            | Error::Token(_)
             | Error::Full => false,
         }
     }

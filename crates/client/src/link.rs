@@ -84,6 +84,10 @@ pub struct ClientCounters {
     pub requests: u64,
     /// GETs that the server answered, since READs could not settle them.
     pub served: u64,
+    /// Pages of scans, and parts of counts, that replicas answered.
+    pub pages: u64,
+    /// Pages and parts that were asked for again, since the answer did not count or did not come.
+    pub pages_again: u64,
 }
 
 /// An answer, copied out of the ring.
@@ -157,7 +161,7 @@ fn check_timeout(timeout: Duration, remembers: Duration) -> Result<(), SetupErro
 }
 
 /// Whether the request ring that the server lent is one, and as long as the server says.
-fn check_ring(granted: u64, ring_bytes: u64) -> Result<(), SetupError> {
+pub(crate) fn check_ring(granted: u64, ring_bytes: u64) -> Result<(), SetupError> {
     if granted < ring_bytes || ring_bytes < 4096 || !ring_bytes.is_multiple_of(64) {
         return Err(SetupError::Protocol("the request ring has an impossible size".into()));
     }
@@ -449,6 +453,15 @@ impl<Q: QueuePair> Link<Q> {
 
     pub(crate) fn has_lease(&self, now: Nanos) -> bool {
         self.lease.valid(now)
+    }
+
+    /// Whether the server surely led at a moment that has passed.
+    pub(crate) fn led_at(&self, at: Nanos) -> bool {
+        let led = self.lease.valid(at);
+        if led {
+            observe(|| Observation::Relied { boot: self.welcome.boot, at });
+        }
+        led
     }
 
     /// The server's calendar now, or a little earlier.

@@ -68,6 +68,11 @@ impl Targets {
         self.hinted.as_ref().unwrap_or(&self.all[self.at])
     }
 
+    /// All addresses that are known: those that were given, and leaders that were reached.
+    pub(crate) fn all(&self) -> &[Address] {
+        &self.all
+    }
+
     /// Notes that a try failed; returns whether the next address is worth trying at once.
     pub(crate) fn failed(&mut self, error: &SetupError) -> bool {
         if matches!(error, SetupError::Timeout(_)) {

@@ -48,6 +48,8 @@ pub enum Command {
     Cas(commands::cas::Args),
     #[command(about = commands::stats::ABOUT)]
     Stats(commands::stats::Args),
+    #[command(about = commands::scan::ABOUT)]
+    Scan(commands::scan::Args),
     #[command(about = commands::load::ABOUT)]
     Load(commands::load::Args),
     #[command(about = commands::dump::ABOUT)]
@@ -86,6 +88,7 @@ impl Command {
             Command::Incr(args) => commands::incr::run(args, config, output),
             Command::Cas(args) => commands::cas::run(args, config, output),
             Command::Stats(args) => commands::stats::run(args, config, output),
+            Command::Scan(args) => commands::scan::run(args, config, output),
             Command::Load(args) => commands::load::run(args, config, output),
             Command::Dump(args) => commands::dump::run(args, config, output),
             Command::Inspect(args) => commands::inspect::run(args, config, output),

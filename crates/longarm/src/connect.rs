@@ -151,12 +151,29 @@ pub fn failure(error: &Error, config: &Config) -> Failure {
             failure(Exit::Refused, "")
         }
         Error::Contended(_) => failure(Exit::Refused, "try again; --timeout tries longer"),
+        Error::NotOrdered | Error::NoPage(_) | Error::Token(_) => of_scan(error, message),
         Error::Protocol(_) => failure(
             Exit::Corrupt,
             "client and server may be of different versions; `longarm inspect` checks the server's memory",
         ),
         _ => failure(Exit::Refused, ""),
     }
+}
+
+/// The failure of a scan.
+fn of_scan(error: &Error, message: String) -> Failure {
+    let (exit, hint) = match error {
+        Error::NotOrdered => (
+            Exit::Refused,
+            "its nodes keep one if each is started with --ordered true; `longarm dump` needs none",
+        ),
+        Error::NoPage(_) => (
+            Exit::Refused,
+            "try again; --timeout tries longer, and a smaller --page is less likely disturbed by writes",
+        ),
+        _ => (Exit::Usage, ""),
+    };
+    Failure::new(exit, message).hint(hint)
 }
 
 /// The hint for a client that a server has refused.
@@ -196,6 +213,8 @@ mod tests {
             (Error::OutOfMemory, Exit::Refused),
             (Error::Crowded, Exit::Refused),
             (Error::KeyLength(0), Exit::Usage),
+            (Error::NotOrdered, Exit::Refused),
+            (Error::NoPage("x".into()), Exit::Refused),
             (Error::Connect(SetupError::Login("wrong secret".into())), Exit::Refused),
             (Error::Connect(SetupError::Timeout("x".into())), Exit::CannotConnect),
             (Error::Protocol("x".into()), Exit::Corrupt),

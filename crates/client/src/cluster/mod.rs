@@ -1,13 +1,16 @@
 //! A client of a whole cluster: a connection to the leader of each group, made when it is first needed.
 //!
 //! An operation on a key is that of the [`Client`] of the key's group ([`Topology`]); `one_key` has them all.
-//! Operations on several groups at once are in `multi_get` and `pipeline`. Groups know nothing of each other:
-//! there is an order of writes within each group, and none across groups. If a group has no leader,
-//! operations on its keys wait, for their own timeout, and others continue.
+//! Operations on several groups at once are in `multi_get`, `pipeline` and `scan`. Groups know nothing of
+//! each other: there is an order of writes within each group, and none across groups. If a group has no
+//! leader, operations on its keys wait, for their own timeout, and others continue.
 
 mod multi_get;
 mod one_key;
 mod pipeline;
+mod scan;
+
+pub use scan::ClusterScan;
 
 use longarm_fabric::{Any, Transport};
 

@@ -10,7 +10,7 @@ use longarm_server::{GroupOptions, Member, Server, ServerOptions};
 
 use super::group::{Kept, TIMING};
 use super::{serve, stop};
-use crate::{Client, ClusterClient, Error, GroupAt, Options, Reply, Topology, Write};
+use crate::{Client, ClusterClient, Error, GroupAt, Options, Reply, Scan, Topology, Write};
 
 /// A lease that is long enough for a machine on which other tests run, too.
 const LEASE: Duration = Duration::from_secs(2);
@@ -142,9 +142,10 @@ fn a_group_that_is_gone_is_an_error_for_its_keys_alone() {
     servers.into_iter().for_each(stop);
 }
 
-/// A node with the only replica of each of these groups.
-fn node(ids: &[u64]) -> (Server, Address) {
-    let at = Address::Shm(std::env::temp_dir().join(format!("longarm-node-{}.sock", std::process::id())));
+/// A node with the only replica of each of these groups, perhaps with an ordered index of each.
+fn node(ids: &[u64], ordered: bool) -> (Server, Address) {
+    let file = format!("longarm-node-{}-{ordered}.sock", std::process::id());
+    let at = Address::Shm(std::env::temp_dir().join(file));
     let group = |&id: &u64| GroupOptions {
         id,
         replica: ReplicaId(0),
@@ -161,6 +162,7 @@ fn node(ids: &[u64]) -> (Server, Address) {
         memory: 64 << 20,
         workers: 3,
         groups: ids.iter().map(group).collect(),
+        ordered,
         ..ServerOptions::default()
     };
     (Server::start(options).expect("a node"), at)
@@ -168,7 +170,7 @@ fn node(ids: &[u64]) -> (Server, Address) {
 
 #[test]
 fn one_node_serves_its_groups_at_one_address() {
-    let (server, at) = node(&[9, 10, 11]);
+    let (server, at) = node(&[9, 10, 11], false);
     let groups = [9, 10, 11].map(|id| GroupAt { id, addresses: vec![at.clone(), at.clone()] });
     let mut client = ClusterClient::new(Topology::new(5, groups.to_vec()), Options::default());
     for i in 0..200 {
@@ -194,6 +196,48 @@ fn one_node_serves_its_groups_at_one_address() {
         let error = Client::connect(&at, options(group)).err().expect(part).to_string();
         assert!(error.contains(part), "{error}");
     }
+    stop(server);
+}
+
+#[test]
+fn a_scan_of_several_groups_is_one_sorted_map() {
+    let (server, at) = node(&[9, 10, 11], true);
+    let groups = [9, 10, 11].map(|id| GroupAt { id, addresses: vec![at.clone()] });
+    let mut client = ClusterClient::new(Topology::new(5, groups.to_vec()), Options::default());
+    let mut map = BTreeMap::new();
+    for i in 0..2_500 {
+        client.put(&key(i), &value(i)).expect("put");
+        map.insert(key(i), value(i));
+    }
+    for i in (0..2_500).step_by(9) {
+        assert!(client.delete(&key(i)).expect("delete"));
+        map.remove(&key(i));
+    }
+    let all: Vec<_> = map.into_iter().collect();
+    let (down, some): (Vec<_>, Vec<_>) = (all.iter().rev().cloned().collect(), all[..700].to_vec());
+    let (all_keys, end) = (Scan::all(), &all[700].0[..]);
+    for (scan, wanted) in [
+        (all_keys.clone(), &all),
+        (all_keys.clone().page(13), &all),
+        (all_keys.clone().reverse(), &down),
+        (all_keys.clone().limit(700), &some),
+        (Scan::range(..end), &some),
+    ] {
+        let items: Result<Vec<_>, _> = client.scan(&scan).collect();
+        let items: Vec<_> = items.expect("scan").into_iter().map(|item| (item.key, item.value)).collect();
+        assert!(items == *wanted, "{scan:?}: {} items of {}", items.len(), wanted.len());
+        assert_eq!(client.count(&scan).expect("count"), wanted.len() as u64, "{scan:?}");
+    }
+    let (mut token, mut paged) = (None, Vec::new());
+    loop {
+        let page = client.scan_page(&all_keys.clone().page(50), token.as_ref()).expect("a page");
+        paged.extend(page.items.into_iter().map(|item| (item.key, item.value)));
+        token = page.next;
+        if token.is_none() {
+            break;
+        }
+    }
+    assert!(paged == all, "{} items of {} by pages", paged.len(), all.len());
     stop(server);
 }
 

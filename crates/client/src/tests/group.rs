@@ -40,11 +40,12 @@ impl VoteStore for Kept {
 
 /// Starts a node of a group that begins with so many of these addresses; a node beyond them is to be added.
 pub(super) fn start(addresses: &[Address], node: usize, founders: usize, vote_store: &Arc<Kept>) -> Server {
-    start_at(TIMING, addresses, node, founders, vote_store)
+    start_at(TIMING, false, addresses, node, founders, vote_store)
 }
 
 fn start_at(
     timing: Timing,
+    ordered: bool,
     addresses: &[Address],
     node: usize,
     founders: usize,
@@ -65,6 +66,7 @@ fn start_at(
         addresses: vec![addresses[node].clone()],
         memory: 64 << 20,
         groups: vec![group],
+        ordered,
         ..ServerOptions::default()
     };
     Server::start(options).expect("a server")
@@ -86,9 +88,17 @@ pub(super) fn member(addresses: &[Address], node: usize) -> Member {
     Member { replica: ReplicaId(node as u8), address: addresses[node].clone() }
 }
 
+/// Sockets of this name for three.
+fn sockets(name: &str) -> Vec<Address> {
+    let file = |node| format!("longarm-{name}-{}-{node}.sock", std::process::id());
+    (0..3).map(|node| Address::Shm(std::env::temp_dir().join(file(node)))).collect()
+}
+
 /// A group of three.
 pub(super) struct Three {
     timing: Timing,
+    /// Whether its followers keep an ordered index.
+    ordered: bool,
     pub addresses: Vec<Address>,
     pub vaults: Vec<Arc<Kept>>,
     pub servers: Vec<Option<Server>>,
@@ -97,23 +107,28 @@ pub(super) struct Three {
 impl Three {
     /// Over shared memory, with sockets of this name.
     pub fn over_shm(name: &str) -> Three {
-        let file = |node| format!("longarm-{name}-{}-{node}.sock", std::process::id());
-        Three::start((0..3).map(|node| Address::Shm(std::env::temp_dir().join(file(node)))).collect())
+        Three::start(sockets(name))
+    }
+
+    /// Over shared memory, with an ordered index at each follower.
+    pub fn ordered(name: &str) -> Three {
+        Three::start_at(TIMING, true, sockets(name))
     }
 
     pub fn start(addresses: Vec<Address>) -> Three {
-        Three::start_at(TIMING, addresses)
+        Three::start_at(TIMING, false, addresses)
     }
 
-    fn start_at(timing: Timing, addresses: Vec<Address>) -> Three {
+    fn start_at(timing: Timing, ordered: bool, addresses: Vec<Address>) -> Three {
         let vaults = addresses.iter().map(|_| Arc::default()).collect();
-        let mut three = Three { timing, addresses, vaults, servers: vec![None, None, None] };
+        let mut three = Three { timing, ordered, addresses, vaults, servers: vec![None, None, None] };
         (0..3).for_each(|node| three.start_one(node));
         three
     }
 
     pub fn start_one(&mut self, node: usize) {
-        self.servers[node] = Some(start_at(self.timing, &self.addresses, node, 3, &self.vaults[node]));
+        let server = start_at(self.timing, self.ordered, &self.addresses, node, 3, &self.vaults[node]);
+        self.servers[node] = Some(server);
     }
 
     pub fn role(&self, node: usize) -> String {
@@ -273,7 +288,7 @@ fn a_leader_that_is_told_to_end_hands_over() {
     let addresses = (0..3).map(|node| Address::Shm(std::env::temp_dir().join(file(node)))).collect();
     let suspect = Duration::from_secs(4);
     let (suspicion, election) = (Nanos::from_millis(4_000), Nanos::from_millis(5_000));
-    let mut three = Three::start_at(Timing { suspect: suspicion, election, ..TIMING }, addresses);
+    let mut three = Three::start_at(Timing { suspect: suspicion, election, ..TIMING }, false, addresses);
     let options = Options { timeout: BOUND, connect_timeout: BOUND, ..Options::default() };
     let mut client = Client::connect_group(&three.addresses, options).expect("connect");
     let (mut counted, mut longest) = (0, Duration::ZERO);

@@ -13,6 +13,7 @@ mod packets;
 mod rdma;
 mod reads;
 mod resend;
+mod scans;
 mod stalls;
 
 use std::convert::Infallible;

@@ -15,6 +15,7 @@ pub mod inspect;
 pub mod load;
 pub mod man;
 pub mod put;
+pub mod scan;
 pub mod server;
 pub mod stats;
 
@@ -34,6 +35,7 @@ pub fn all() -> Vec<(&'static str, &'static str, Command)> {
         one::<incr::Args>("incr", incr::ABOUT),
         one::<cas::Args>("cas", cas::ABOUT),
         one::<stats::Args>("stats", stats::ABOUT),
+        one::<scan::Args>("scan", scan::ABOUT),
         one::<load::Args>("load", load::ABOUT),
         one::<dump::Args>("dump", dump::ABOUT),
         one::<inspect::Args>("inspect", inspect::ABOUT),

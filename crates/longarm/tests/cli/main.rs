@@ -8,5 +8,6 @@ mod group;
 mod harness;
 mod load;
 mod saved;
+mod scan;
 mod server;
 mod values;

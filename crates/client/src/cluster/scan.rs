@@ -1,0 +1,120 @@
+//! SCAN over groups: keys are placed by their hash, so each group has a part of every range.
+
+use longarm_fabric::Transport;
+
+use super::ClusterClient;
+use crate::error::Error;
+use crate::scan::{Came, Merge, MergeStep, Page, Pages, Rest, Scan, ScanItem, Token, share};
+
+/// The items of a scan over all groups, in order; made by [`ClusterClient::scan`]. After an error it ends.
+///
+/// Each page of each group is linearizable with the other operations of that group. Pages of several groups
+/// are of several instants.
+pub struct ClusterScan<'c, T: Transport + Clone> {
+    client: &'c mut ClusterClient<T>,
+    parts: Vec<Pages>,
+    merge: Merge,
+    left: u64,
+    begun: bool,
+}
+
+impl<T: Transport + Clone> ClusterClient<T> {
+    /// The items of a scan over all groups, in order. All groups are asked for their first pages at once.
+    pub fn scan(&mut self, scan: &Scan) -> ClusterScan<'_, T> {
+        let groups = self.clients.len() as u64;
+        let rest = Rest::of(scan, None).expect("there is no token");
+        let rest = match scan.most() {
+            Some(limit) => rest.paged(u32::try_from(share(limit, groups)).unwrap_or(u32::MAX)),
+            None => rest,
+        };
+        // A scan with a limit asks a group again only if it must.
+        let ahead = groups == 1 || scan.most().is_none();
+        let parts = self.clients.iter().map(|_| Pages::new(rest.clone(), ahead)).collect();
+        let merge = Merge::new(self.clients.len(), scan.is_reverse());
+        let left = scan.most().unwrap_or(u64::MAX);
+        ClusterScan { client: self, parts, merge, left, begun: false }
+    }
+
+    /// One page of a scan over all groups: see [`Client::scan_page`](crate::Client::scan_page). Each group's
+    /// part of it is of one instant.
+    pub fn scan_page(&mut self, scan: &Scan, token: Option<&Token>) -> Result<Page, Error> {
+        if self.clients.len() == 1 {
+            return self.group(0)?.scan_page(scan, token);
+        }
+        let rest = Rest::of(scan, token)?;
+        if rest.is_empty() {
+            return Ok(Came::nothing().into_page(scan.is_reverse()));
+        }
+        let most = rest.limit() as usize;
+        let mut parts: Vec<Pages> = self.clients.iter().map(|_| Pages::new(rest.clone(), false)).collect();
+        let mut merge = Merge::new(parts.len(), scan.is_reverse());
+        self.ask_all(&mut parts)?;
+        for (group, pages) in parts.iter_mut().enumerate() {
+            let items = pages.next(self.group(group)?)?;
+            merge.feed(group, items, pages.has_more());
+        }
+        let mut came = Came::nothing();
+        // The page ends before an item of which only another page of a group could tell.
+        came.more = loop {
+            match merge.step() {
+                MergeStep::Item(item) if came.items.len() < most => came.items.push(item),
+                MergeStep::Item(_) | MergeStep::Fetch(_) => break true,
+                MergeStep::End => break false,
+            }
+        };
+        Ok(came.into_page(scan.is_reverse()))
+    }
+
+    /// The number of keys of a scan in all groups, at most its limit. Each group's part is counted as
+    /// [`Client::count`](crate::Client::count) does.
+    pub fn count(&mut self, scan: &Scan) -> Result<u64, Error> {
+        let mut keys = 0;
+        for group in 0..self.clients.len() {
+            keys += self.group(group)?.count(scan)?;
+        }
+        Ok(keys.min(scan.most().unwrap_or(u64::MAX)))
+    }
+
+    /// Asks every group for its next page, before any answer is waited for.
+    fn ask_all(&mut self, parts: &mut [Pages]) -> Result<(), Error> {
+        for (group, pages) in parts.iter_mut().enumerate().filter(|(_, pages)| pages.has_more()) {
+            pages.ask(self.group(group)?);
+        }
+        Ok(())
+    }
+}
+
+impl<T: Transport + Clone> ClusterScan<'_, T> {
+    fn step(&mut self) -> Result<Option<ScanItem>, Error> {
+        if !std::mem::replace(&mut self.begun, true) {
+            self.client.ask_all(&mut self.parts)?;
+        }
+        loop {
+            match self.merge.step() {
+                MergeStep::Item(item) => return Ok(Some(item)),
+                MergeStep::End => return Ok(None),
+                MergeStep::Fetch(group) => {
+                    let pages = &mut self.parts[group];
+                    let items = pages.next(self.client.group(group)?)?;
+                    self.merge.feed(group, items, pages.has_more());
+                }
+            }
+        }
+    }
+}
+
+impl<T: Transport + Clone> Iterator for ClusterScan<'_, T> {
+    type Item = Result<ScanItem, Error>;
+
+    fn next(&mut self) -> Option<Result<ScanItem, Error>> {
+        if self.left == 0 {
+            return None;
+        }
+        self.left -= 1;
+        let next = self.step().transpose();
+        if !matches!(next, Some(Ok(_))) {
+            self.left = 0;
+        }
+        next
+    }
+}

@@ -1,0 +1,83 @@
+//! A scan as an iterator: the next page is asked for before the one that came is consumed.
+
+use longarm_fabric::Transport;
+
+use super::ask::Asked;
+use super::page::{Came, ScanItem};
+use super::range::Rest;
+use crate::client::Client;
+use crate::error::Error;
+
+/// The pages of one group, one after the other.
+pub(crate) struct Pages {
+    /// `None` at the end.
+    rest: Option<Rest>,
+    asked: Option<Asked>,
+    /// Whether to ask for a page before it is needed.
+    ahead: bool,
+}
+
+impl Pages {
+    pub(crate) fn new(rest: Rest, ahead: bool) -> Pages {
+        Pages { rest: Some(rest).filter(|rest| !rest.is_empty()), asked: None, ahead }
+    }
+
+    /// Whether there may be more.
+    pub(crate) fn has_more(&self) -> bool {
+        self.rest.is_some()
+    }
+
+    /// Asks for the next page, if there is one. What keeps it from asking shows when the page is needed.
+    pub(crate) fn ask<T: Transport>(&mut self, client: &mut Client<T>) {
+        if let Some(rest) = &self.rest {
+            self.asked = client.ask_soon(rest);
+        }
+    }
+
+    /// The items of the next page; none at the end. After an error there are no more.
+    pub(crate) fn next<T: Transport>(&mut self, client: &mut Client<T>) -> Result<Vec<ScanItem>, Error> {
+        let Some(rest) = self.rest.take() else { return Ok(Vec::new()) };
+        let came: Came = client.next_page(&rest, self.asked.take())?;
+        self.rest = came.leave(rest);
+        if let Some(rest) = self.rest.as_ref().filter(|_| self.ahead) {
+            self.asked = client.ask_ahead(rest);
+        }
+        Ok(came.items)
+    }
+}
+
+/// The items of a scan, in order; made by [`Client::scan`]. After an error it ends.
+///
+/// Each page is linearizable with all other operations of its group, at an instant after the page before it
+/// came. So a page may be older than the moment at which its first item is shown: it was asked for while the
+/// one before it was consumed.
+pub struct ScanIter<'c, T: Transport> {
+    client: &'c mut Client<T>,
+    pages: Pages,
+    ready: std::vec::IntoIter<ScanItem>,
+}
+
+impl<'c, T: Transport> ScanIter<'c, T> {
+    pub(crate) fn new(client: &'c mut Client<T>, rest: Rest) -> ScanIter<'c, T> {
+        ScanIter { client, pages: Pages::new(rest, true), ready: Vec::new().into_iter() }
+    }
+}
+
+impl<T: Transport> Iterator for ScanIter<'_, T> {
+    type Item = Result<ScanItem, Error>;
+
+    fn next(&mut self) -> Option<Result<ScanItem, Error>> {
+        loop {
+            if let Some(item) = self.ready.next() {
+                return Some(Ok(item));
+            }
+            if !self.pages.has_more() {
+                return None;
+            }
+            match self.pages.next(self.client) {
+                Ok(items) => self.ready = items.into_iter(),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}

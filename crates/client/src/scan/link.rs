@@ -1,0 +1,311 @@
+//! The connection of a client's scans: to a replica of the group, which need not be the leader.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longarm_base::{Csn, EntryRef, Nanos, Place, limits};
+use longarm_fabric::ring::Mailbox;
+use longarm_fabric::{
+    Address, Completion, Completions, ConnectRequest, Grant, Op, PostError, QueuePair, Rights, SetupError,
+    Ticket, Transport,
+};
+use longarm_host::now;
+use longarm_memory::{Backing, Region, RegionOptions, SumKey};
+use longarm_store::object;
+use longarm_wire::{ARENA_REGION, RING_REGION, SCAN_MESSAGE_MAX, ScanAnswer, ScanHello, ScanWelcome};
+
+use super::replicas::Replicas;
+use crate::deadline::Deadline;
+use crate::link::{Trouble, check_ring};
+use crate::options::Options;
+
+/// Landing bytes for values that are fetched in pieces.
+const PIECES: u32 = 4;
+const LANDING: u32 = PIECES * limits::READ_MAX;
+/// How long a replica may take for an answer, before another one is asked: it tries for 20 milliseconds, and
+/// then says so.
+const ANSWER_WITHIN: Nanos = Nanos::from_millis(500);
+
+/// What a client has for its scans.
+pub(crate) struct Scans<Q> {
+    pub(crate) replicas: Replicas,
+    /// One connection a replica at most; the last one is that which was asked last.
+    pub(crate) links: Vec<ScanLink<Q>>,
+    /// The number of the last request.
+    pub(crate) operation: u64,
+}
+
+impl<Q> Scans<Q> {
+    /// No connection yet; `first` spreads clients over replicas.
+    pub(crate) fn new(first: u64) -> Scans<Q> {
+        // Any bits of the number will do.
+        Scans { replicas: Replicas::new(first as u32 as usize), links: Vec::new(), operation: 0 }
+    }
+
+    /// Asks this replica next; `false` if there is no connection to it.
+    pub(crate) fn take_up(&mut self, address: &Address) -> bool {
+        let at = self.links.iter().position(|link| link.address == *address);
+        if let Some(at) = at {
+            let link = self.links.remove(at);
+            self.links.push(link);
+        }
+        at.is_some()
+    }
+}
+
+/// An answer, copied out of the ring.
+pub(crate) struct ScanArrived {
+    pub(crate) bytes: Vec<u8>,
+    /// The client's clock, read after the answer came.
+    pub(crate) at: Nanos,
+}
+
+pub(crate) struct ScanLink<Q> {
+    pub(crate) address: Address,
+    qp: Q,
+    mailbox: Mailbox,
+    sums: SumKey,
+    arena_bytes: u64,
+    done: Completions,
+    reads_open: usize,
+    /// Why the connection is of no use any more.
+    foul: Option<String>,
+    /// The number of the request that waits for its answer, and when it was sent.
+    awaited: Option<Awaited>,
+    answer: Option<Vec<u8>>,
+}
+
+#[derive(Clone, Copy)]
+struct Awaited {
+    operation: u64,
+    sent: Nanos,
+}
+
+impl<Q: QueuePair> ScanLink<Q> {
+    /// Connects within `limit`.
+    pub(crate) fn connect<T: Transport<Qp = Q>>(
+        transport: &T,
+        address: &Address,
+        options: &Options,
+        limit: Duration,
+    ) -> Result<ScanLink<Q>, SetupError> {
+        let ring_bytes = options.ring_bytes.next_multiple_of(4096).max(8192);
+        let ring =
+            RegionOptions { name: "longarm-pages".into(), bytes: ring_bytes, backing: Backing::Memory };
+        let ring = Arc::new(Region::create(&ring)?);
+        let hello = ScanHello { group: options.group, ring_bytes, name: options.name.clone() };
+        let request = ConnectRequest {
+            hello: &hello.encode(),
+            grants: vec![Grant { id: RING_REGION, region: ring.clone(), rights: Rights::WRITE }],
+            landing: LANDING,
+            login: options.login.clone(),
+            timeout: limit,
+        };
+        let connected = transport.connect(address, request)?;
+        let welcome =
+            ScanWelcome::decode(&connected.welcome).map_err(|bad| SetupError::Protocol(bad.to_string()))?;
+        let granted = |id| {
+            let found = connected.qp.granted().iter().find(|granted| granted.id == id);
+            found.map(|granted| granted.bytes)
+        };
+        let missing = |what: &str| SetupError::Protocol(format!("the replica lent no {what}"));
+        let arena_bytes = granted(ARENA_REGION).ok_or_else(|| missing("arena"))?;
+        check_ring(granted(RING_REGION).ok_or_else(|| missing("request ring"))?, welcome.ring_bytes)?;
+        if options.group != 0 && welcome.group != options.group {
+            return Err(SetupError::Protocol(format!("the replica is of group {:016x}", welcome.group)));
+        }
+        let own = ring.memory().clone();
+        Ok(ScanLink {
+            address: address.clone(),
+            mailbox: Mailbox::new(own, RING_REGION, welcome.ring_bytes, SCAN_MESSAGE_MAX),
+            qp: connected.qp,
+            sums: SumKey::new(welcome.sum_key),
+            arena_bytes,
+            done: Completions::new(limits::QUEUE_DEPTH),
+            reads_open: 0,
+            foul: None,
+            awaited: None,
+            answer: None,
+        })
+    }
+
+    /// Sends a request without waiting; the answer to any earlier one is not taken any more.
+    pub(crate) fn send(&mut self, operation: u64, request: &[u8]) -> Result<(), PostError> {
+        self.pump();
+        self.answer = None;
+        self.mailbox.send(&mut self.qp, &[request])?;
+        self.awaited = Some(Awaited { operation, sent: now() });
+        self.qp.ring();
+        Ok(())
+    }
+
+    /// Waits for the answer to this request, which was the last one sent.
+    pub(crate) fn wait(
+        &mut self,
+        operation: u64,
+        spin: Duration,
+        deadline: &Deadline,
+    ) -> Result<ScanArrived, Trouble> {
+        let Some(awaited) = self.awaited.filter(|awaited| awaited.operation == operation) else {
+            return Err(Trouble::Broken("another page was asked for".into()));
+        };
+        self.qp.ring();
+        let spin_until = now() + Nanos(spin.as_nanos() as u64);
+        let mut spins = 0u32;
+        loop {
+            self.pump();
+            if let Some(bytes) = self.answer.take() {
+                self.awaited = None;
+                return Ok(ScanArrived { bytes, at: now() });
+            }
+            spins += 1;
+            if !spins.is_multiple_of(32) {
+                std::hint::spin_loop();
+                continue;
+            }
+            let time = self.check(deadline)?;
+            // A page asked for ahead may have been on its way for long: its patience begins with the wait.
+            if time.since(awaited.sent.max(spin_until)) > ANSWER_WITHIN {
+                return Err(Trouble::Unresponsive);
+            }
+            if time >= spin_until {
+                self.qp.wait(Duration::from_millis(1));
+            }
+        }
+    }
+
+    /// The value of an item of this key and version, which is in this entry of the replica's arena; `None` if
+    /// the entry is not that one any more.
+    pub(crate) fn value(
+        &mut self,
+        entry: EntryRef,
+        wanted: &ScanWanted<'_>,
+        deadline: &Deadline,
+    ) -> Result<Option<Vec<u8>>, Trouble> {
+        // The place came from another machine, so it is checked before it is used.
+        let end = entry.offset.checked_add(u64::from(entry.len));
+        let longest = limits::KEY_MAX + limits::VALUE_MAX + 4096;
+        if end.is_none_or(|end| end > self.arena_bytes) || entry.len as usize > longest {
+            return Err(Trouble::Broken("the replica names a value outside of its arena".into()));
+        }
+        let mut bytes = Vec::new();
+        self.fetch(entry, &mut bytes, deadline)?;
+        Ok(match object::read(&bytes, entry.offset, &self.sums) {
+            Ok(found) if found.csn == wanted.csn && found.key == wanted.key => Some(found.value.to_vec()),
+            _ => None,
+        })
+    }
+
+    fn fetch(&mut self, entry: EntryRef, into: &mut Vec<u8>, deadline: &Deadline) -> Result<(), Trouble> {
+        into.reserve(entry.len as usize);
+        let mut at = 0;
+        while at < entry.len {
+            let first = at;
+            for piece in 0..PIECES {
+                let len = (entry.len - at).min(limits::READ_MAX);
+                if len > 0 {
+                    let from = Place::new(ARENA_REGION, entry.offset + u64::from(at), len);
+                    self.post(Op::Read { from, into: piece * limits::READ_MAX }, deadline)?;
+                    at += len;
+                }
+            }
+            self.qp.ring();
+            while self.reads_open > 0 {
+                if self.pump() == 0 {
+                    self.check(deadline)?;
+                    self.qp.wait(Duration::from_millis(1));
+                }
+            }
+            self.check(deadline)?;
+            // The pieces landed one behind the other.
+            into.extend_from_slice(self.qp.landing(0, at - first));
+        }
+        Ok(())
+    }
+
+    fn post(&mut self, op: Op<'_>, deadline: &Deadline) -> Result<(), Trouble> {
+        let Op::Read { from, into } = op else { unreachable!("a scan's connection READs") };
+        loop {
+            match self.qp.post(Op::Read { from, into }, Ticket(u64::from(into))) {
+                Ok(()) => {
+                    self.reads_open += 1;
+                    return Ok(());
+                }
+                Err(PostError::Full) => {
+                    self.qp.ring();
+                    if self.pump() == 0 {
+                        self.check(deadline)?;
+                        self.qp.wait(Duration::from_millis(1));
+                    }
+                }
+                Err(error) => return Err(Trouble::Broken(error.to_string())),
+            }
+        }
+    }
+
+    /// The time, if the connection stands and the deadline is not over.
+    fn check(&self, deadline: &Deadline) -> Result<Nanos, Trouble> {
+        if let Some(why) = &self.foul {
+            return Err(Trouble::Broken(why.clone()));
+        }
+        self.qp.state().map_err(|broken| Trouble::Broken(broken.to_string()))?;
+        let time = now();
+        if deadline.is_over(time) { Err(Trouble::Late) } else { Ok(time) }
+    }
+
+    /// Takes completions and arrivals; returns how many there were.
+    fn pump(&mut self) -> usize {
+        let count = self.qp.poll(&mut self.done);
+        if count == 0 && !self.mailbox.is_sending() {
+            return 0;
+        }
+        for i in 0..self.done.as_slice().len() {
+            match self.done.as_slice()[i] {
+                Completion::Done(ticket, outcome) => {
+                    if ticket != Ticket::SILENT {
+                        self.reads_open -= 1;
+                    }
+                    if let Err(error) = outcome {
+                        self.foul = Some(error.to_string());
+                    }
+                }
+                Completion::Arrived { imm, len } => self.take(imm, len),
+                Completion::Message { buffer, .. } => self.qp.release(buffer),
+            }
+        }
+        self.done.clear();
+        let _ = self.mailbox.pump(&mut self.qp);
+        self.qp.ring();
+        count
+    }
+
+    fn take(&mut self, imm: u32, len: u32) {
+        if self.foul.is_some() {
+            return;
+        }
+        let operation = match self.mailbox.receive(imm, len) {
+            Ok(false) => return,
+            Ok(true) => ScanAnswer::decode(self.mailbox.message()).map(|answer| answer.head.operation),
+            Err(bad) => {
+                self.foul = Some(bad.to_string());
+                return;
+            }
+        };
+        match operation {
+            // The answer to a request that nobody waits for any more is dropped.
+            Ok(operation) if self.awaited.is_some_and(|awaited| awaited.operation == operation) => {
+                self.answer = Some(self.mailbox.message().to_vec());
+            }
+            Ok(_) => {}
+            Err(bad) => self.foul = Some(format!("the replica sent an answer that cannot be read: {bad}")),
+        }
+        self.mailbox.shrink();
+    }
+}
+
+/// The item whose value is fetched.
+#[derive(Clone, Copy)]
+pub(crate) struct ScanWanted<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) csn: Csn,
+}

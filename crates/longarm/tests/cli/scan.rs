@@ -1,0 +1,65 @@
+//! `longarm scan` against a group whose followers keep an ordered index, and against what has none.
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::group::{Group, TIMES, in_sync};
+use crate::harness::Server;
+
+/// Makes a group whose nodes listen on sockets in its directory.
+fn group() -> Group {
+    let address =
+        |node, directory: &std::path::Path| format!("shm:{}", directory.join(format!("s{node}")).display());
+    Group::init(Vec::new(), &TIMES, address)
+}
+
+#[test]
+fn a_scan_prints_items_in_the_order_of_their_keys() {
+    let mut group = group();
+    (1..=3).for_each(|node| group.start_with(node, &["--ordered", "true"]));
+    let leader = group.until("group in sync", |status| in_sync(status) == 3);
+    for (key, value) in [("user:2", "two"), ("user:1", "one\tand\nmore"), ("user:3", "three"), ("other", "0")]
+    {
+        group.client(&["put", key, value]);
+    }
+    group.client(&["put", "user:4", "short", "--ttl", "1h"]);
+    group.client(&["del", "user:3"]);
+    let users = "user:1\tone\\tand\\nmore\nuser:2\ttwo\nuser:4\tshort\n";
+    assert_eq!(group.client(&["scan", "--prefix", "user:"]), users);
+    assert_eq!(group.client(&["scan"]), format!("other\t0\n{users}"));
+    assert_eq!(group.client(&["scan", "--page", "1"]), format!("other\t0\n{users}"));
+    assert_eq!(group.client(&["scan", "--reverse", "--limit", "2"]), "user:4\tshort\nuser:2\ttwo\n");
+    assert_eq!(group.client(&["scan", "--from", "p", "--to", "user:2", "--keys-only"]), "user:1\n");
+    assert_eq!(group.client(&["scan", "--prefix", "nobody"]), "", "that is no failure");
+    assert_eq!(group.client(&["scan", "--count"]), "4\n");
+    assert_eq!(group.client(&["scan", "--count", "--prefix", "user:", "--limit", "2"]), "2\n");
+    let parse = |line: &str| serde_json::from_str::<Value>(line).unwrap_or_else(|_| panic!("{line}"));
+    assert_eq!(parse(&group.client(&["scan", "--count", "--json"])), json!({ "count": 4 }));
+    let out = group.client(&["scan", "--json", "--from", "user:2"]);
+    let items: Vec<_> = out.lines().map(parse).collect();
+    assert!(items.len() == 2 && items.iter().all(|item| item["version"].is_u64()), "{out}");
+    assert!(items[0]["key"] == "user:2" && items[0]["value"] == "two", "{out}");
+    assert!(items[0]["expires_ms"].is_null() && items[1]["expires_ms"].is_u64(), "{out}");
+    for wrong in [&["--limit", "x"][..], &["--page", "0"], &["--count", "--reverse"]] {
+        let (_, err, code) = group.run(&[&["scan", "--cluster", "g.toml"], wrong].concat());
+        assert_eq!(code, 2, "{wrong:?}: {err}");
+    }
+    group.end(leader, Signal::KILL);
+    group.client(&["put", "user:5", "new"]);
+    let after = format!("{users}user:5\tnew\n");
+    assert_eq!(group.client(&["scan", "--prefix", "user:", "--timeout", "20s"]), after);
+}
+
+#[test]
+fn what_keeps_no_ordered_index_answers_no_scan() {
+    let mut group = group();
+    group.start_all();
+    group.client(&["put", "key", "value"]);
+    for more in [&[][..], &["--count"]] {
+        let (out, err, code) = group.run(&[&["scan", "--cluster", "g.toml"], more].concat());
+        assert!(code == 4 && out.is_empty() && err.contains("--ordered true"), "{code} {out} {err}");
+    }
+    let server = Server::start(&[]);
+    let (out, err, code) = server.run_with(&["scan"], b"");
+    assert!(code == 4 && out.is_empty() && err.contains("ordered index"), "{code} {out} {err}");
+}
