@@ -9,9 +9,10 @@ use clap::Parser;
 use longarm_base::Nanos;
 use longarm_memory::recycling;
 use longarm_sim::failover::{Failover, Lost, measure};
+use longarm_sim::plan::Plan;
 use longarm_sim::reduce::{Reduction, describe, reduce};
 use longarm_sim::run::play;
-use longarm_sim::scenario::{Plan, SCENARIOS, Scenario};
+use longarm_sim::scenario::{SCENARIOS, Scenario};
 use longarm_sim::timeline;
 
 /// The scenario that a timeline shows if none is named.
@@ -93,6 +94,8 @@ fn scenarios() -> String {
 struct Sums {
     operations: usize,
     in_doubt: usize,
+    pages: usize,
+    no_page: usize,
     faults: u64,
     steps: u64,
     events: u64,
@@ -116,6 +119,8 @@ fn run_some(args: &Args, scenario: &Scenario, next: &AtomicU64, sums: &Mutex<Sum
         }
         sums.operations += report.operations;
         sums.in_doubt += report.in_doubt;
+        sums.pages += report.pages;
+        sums.no_page += report.no_page;
         sums.faults += report.faults;
         sums.steps += report.steps;
         sums.events += report.events;
@@ -228,6 +233,9 @@ fn main() -> ExitCode {
             sums.events,
             sums.violations.len()
         );
+        if sums.pages > 0 {
+            println!("{:14}{} pages of scans, {} asked for in vain", "", sums.pages, sums.no_page);
+        }
         if !sums.gaps.is_empty() {
             let (handed, [half, almost, most]) = (sums.gaps.len(), spread(&sums.gaps));
             println!("{:14}{handed} leaders handed over; writes waited, in ms:", "");

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use longarm_base::Nanos;
 use longarm_fabric::sim::Weather;
 
+use crate::plan::Plan;
 use crate::run::{Report, play};
-use crate::scenario::Plan;
 use crate::world::Drift;
 
 /// What is left of a plan.
@@ -248,7 +248,17 @@ mod tests {
         let broken = struck && plan.operations >= 37 && plan.running() > 0;
         let violation = broken.then(|| format!("I2: lost after {} faults", plan.faults.len()));
         let faults = plan.faults.len() as u64;
-        Report { operations: 0, in_doubt: 0, faults, steps: 0, events: 0, violation, gaps: Vec::new() }
+        Report {
+            operations: 0,
+            in_doubt: 0,
+            pages: 0,
+            no_page: 0,
+            faults,
+            steps: 0,
+            events: 0,
+            violation,
+            gaps: Vec::new(),
+        }
     }
 
     #[test]

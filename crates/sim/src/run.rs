@@ -1,41 +1,36 @@
 //! One run: servers and their clients under the faults of a scenario (safety). Then the run heals all that is
 //! broken, and every client must come to an end (liveness; I20). Judges read what clients saw.
 
+mod rest;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
+use longarm_base::Nanos;
 use longarm_base::random::SplitMix64;
-use longarm_base::{Nanos, ReplicaId};
-use longarm_fabric::sim::{Sim, Weather};
+use longarm_fabric::sim::Sim;
 use longarm_history::Operation;
 use longarm_index::hash::SlotKind;
 use longarm_memory::recycling;
-use longarm_server::{OrderError, ServerOptions, Stay};
+use longarm_server::ServerOptions;
 
 use crate::faults::{Fault, What, calendars_apart};
 use crate::judge::Judge;
 use crate::notes::{Note, Notes};
 use crate::operator::{self, Order, Orders};
+use crate::plan::{Plan, SAFETY, TIGHT};
 use crate::points::Blow;
 use crate::replicas::{ClusterSize, Servers};
-use crate::scenario::{Plan, SAFETY, Scenario, TIGHT};
+use crate::scenario::Scenario;
+use crate::stumbles::Stumbles;
 use crate::traps::Traps;
 use crate::witness::witness;
-use crate::workload::{Calendars, Looks, Noted, Worker, look_at_all};
+use crate::workload::{Calendars, Noted, Worker};
 use crate::world::{Stopped, World};
 
-/// The time within which every client is done once all is healed.
-const LIVENESS: Nanos = Nanos::from_millis(60_000);
-/// The time within which replicas hold the same once no client writes.
-const CONVERGENCE: Nanos = Nanos::from_millis(20_000);
 /// The time between two looks at which clients are done.
 const LOOK: Nanos = Nanos::from_millis(20);
-/// The same time where an answer comes soon.
-const GLANCE: Nanos = Nanos::from_micros(500);
-/// The bounds on a last look at all keys, and on an order to lead.
-const LAST_LOOK: Nanos = Nanos::from_millis(4_000);
-const LAST_ORDER: Duration = Duration::from_secs(1);
 /// In one of so many seeds each replica is compared with its leader when it takes over a start set.
 const LOOKED_AT: u64 = 4;
 
@@ -46,6 +41,10 @@ pub struct Report {
     pub operations: usize,
     /// The number of these that are in doubt.
     pub in_doubt: usize,
+    /// The number of these that are pages of scans.
+    pub pages: usize,
+    /// The number of pages that clients asked for in vain.
+    pub no_page: usize,
     /// The number of faults that struck.
     pub faults: u64,
     /// Steps of the world.
@@ -139,7 +138,8 @@ impl Run {
             // The comparison reads all of two arenas, which takes a fifth of a run's time.
             let looks = plan.seed.is_multiple_of(LOOKED_AT);
             let adoptions = looks.then(|| servers.adoptions());
-            world.set_witness(witness(judge.clone(), traps, served, adoptions));
+            let stumbles = plan.ordered.then(|| Stumbles::new(plan.seed));
+            world.set_witness(witness(judge.clone(), traps, served, adoptions, stumbles));
         }
         let run = Run {
             world,
@@ -174,9 +174,13 @@ impl Run {
         let judged = self.noted.borrow().judge(self.calendars());
         let unanswered = (self.all_are_answered && judged.in_doubt > 0)
             .then(|| format!("nothing went wrong, and {} writes have no answer (I20)", judged.in_doubt));
+        let no_page = (self.all_are_answered && judged.no_page > 0)
+            .then(|| format!("nothing went wrong, and {} pages were not to be had (I20)", judged.no_page));
         Report {
             operations: judged.operations,
             in_doubt: judged.in_doubt,
+            pages: judged.pages,
+            no_page: judged.no_page,
             faults: self.faults,
             steps: self.world.steps(),
             events: self.judge.as_ref().map_or(0, |judge| judge.borrow().heard()),
@@ -185,7 +189,8 @@ impl Run {
                 .err()
                 .or_else(|| self.orders.borrow().wrong.clone())
                 .or(judged.violation)
-                .or(unanswered),
+                .or(unanswered)
+                .or(no_page),
         }
     }
 
@@ -463,125 +468,6 @@ impl Run {
         self.world.start(self.plan.servers + self.plan.clients, "operator", given);
         true
     }
-
-    /// Checks that the replicas are those that the operator was told.
-    fn are_as_told(&self) -> Result<(), String> {
-        let (orders, sets) = (self.orders.borrow(), self.servers.possible());
-        match &orders.told {
-            Some(told) if orders.unsure.is_none() && sets.last() != Some(told) => {
-                Err(format!("M14: the operator was told that the replicas are {told:?}, and {sets:?} may be"))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Waits until a condition on the servers holds, once all is healed: for example that replicas hold the
-    /// same. A replica may still stand still for a while, and another may lead in the meantime.
-    fn converge<T>(&mut self, on: impl Fn(&Servers) -> Result<T, String>) -> Result<T, String> {
-        let begun = self.world.time();
-        loop {
-            match on(&self.servers) {
-                Ok(one) => return Ok(one),
-                Err(apart) if self.world.time().since(begun) > CONVERGENCE => return Err(apart),
-                Err(_) => self.go_on(self.world.time() + LOOK)?,
-            }
-        }
-    }
-
-    /// Heals all that is broken, waits until every client is done, and looks at every key once more.
-    fn liveness(&mut self) -> Result<(), String> {
-        self.notes.add(self.world.time(), || Note::Healed);
-        self.traps.borrow_mut().clear();
-        self.world.preempt(None);
-        self.sim.set_weather(Weather::FINE);
-        self.turn_off(Nanos(u64::MAX));
-        self.restart(Nanos(u64::MAX));
-        let begun = self.world.time();
-        while !self.all_done() {
-            let now = self.world.time() + LOOK;
-            if now.since(begun) > LIVENESS {
-                let done = *self.done.borrow();
-                return Err(format!(
-                    "healed, and yet {done} of {} clients are done (I20)",
-                    self.plan.running()
-                ));
-            }
-            self.go_on(now)?;
-        }
-        if self.plan.servers == 1 {
-            return self.look_at_all().map(|_| ());
-        }
-        self.converge(Servers::agree)?;
-        self.are_as_told()?;
-        (0..self.plan.groups).try_for_each(|group| self.each_leads(group))
-    }
-
-    /// Looks at every key once more.
-    fn look_at_all(&mut self) -> Result<Looks, String> {
-        let (sim, topology, plan) = (self.sim.clone(), self.servers.topology(), &self.plan);
-        let (keys, load, noted) = (plan.keys, plan.load.clone(), self.noted.clone());
-        let looks = self.ask(LAST_LOOK, move || look_at_all(&sim, topology, keys, &load, &noted))?;
-        let looks = looks.map_err(|error| format!("healed, and yet a get fails (I20): {error}"))?;
-        self.noted.borrow_mut().left.extend(looks.iter().cloned());
-        Ok(looks)
-    }
-
-    /// Has a client do something once all is healed, and waits for its result.
-    fn ask<T: 'static>(&mut self, most: Nanos, act: impl FnOnce() -> T + 'static) -> Result<T, String> {
-        let answer = Rc::new(RefCell::new(None));
-        let answered = answer.clone();
-        self.world.start(self.plan.servers, "last look", move || {
-            let told = act();
-            answered.replace(Some(told));
-        });
-        let begun = self.world.time();
-        while answer.borrow().is_none() {
-            if self.world.time().since(begun) > most {
-                let seconds = most.0 / 1_000_000_000;
-                return Err(format!("healed, and yet something takes longer than {seconds} s (I20)"));
-            }
-            self.go_on(self.world.time() + GLANCE)?;
-        }
-        Ok(answer.take().expect("looked at above"))
-    }
-
-    /// Has each replica of a group lead once, and checks what clients find there, and that the replica shows
-    /// what its arena holds.
-    fn each_leads(&mut self, group: u32) -> Result<(), String> {
-        // The operator gives one order at a time.
-        while self.orders.borrow().is_open() {
-            self.go_on(self.world.time() + LOOK)?;
-        }
-        'replicas: for node in self.converge(|servers| servers.members_of(group as usize))? {
-            let begun = self.world.time();
-            while let Some(stays) = self.lead(group, node)? {
-                // A change whose outcome is unknown may come true at any change of leader.
-                let members = self.converge(|servers| servers.members_of(group as usize))?;
-                if !members.contains(&node) {
-                    continue 'replicas;
-                }
-                if self.world.time().since(begun) > LIVENESS {
-                    return Err(format!("healed, and yet node {node} cannot lead (I20): {stays}"));
-                }
-                self.go_on(self.world.time() + LOOK)?;
-            }
-            let looks = self.look_at_all()?;
-            let names = |look: &Operation| (self.plan.load.name(look.key), look.version);
-            self.servers.shows(group as usize, node, looks.iter().map(names))?;
-        }
-        Ok(())
-    }
-
-    /// Has a replica lead; returns why it does not, if it does not.
-    fn lead(&mut self, group: u32, node: u32) -> Result<Option<String>, String> {
-        let tools = self.servers.tools(&self.sim, group);
-        let moved = self.ask(LIVENESS, move || tools.move_leader(ReplicaId(node as u8), LAST_ORDER))?;
-        Ok(match moved {
-            Ok(moved) if u32::from(moved.leader.0) == node => None,
-            Err(OrderError::Stays(_, Stay::Leads)) => None,
-            other => Some(format!("{other:?}")),
-        })
-    }
 }
 
 fn options(plan: &Plan, notes: &Notes) -> ServerOptions {
@@ -594,6 +480,7 @@ fn options(plan: &Plan, notes: &Notes) -> ServerOptions {
         keep_sessions: plan.keep,
         kept_share: plan.kept_share,
         peers: operator::peers(),
+        ordered: plan.ordered,
         log: notes.log(),
         ..ServerOptions::default()
     }

@@ -1,18 +1,4 @@
-//! Scenarios, each of which says which faults may strike. A seed draws which of them do, how often, and how
-//! hard.
-
-use std::time::Duration;
-
-use longarm_base::Nanos;
-use longarm_base::random::SplitMix64;
-use longarm_fabric::sim::{Landing, Weather};
-
-use longarm_server::Timing;
-
-use crate::faults::{Fault, Machines, Strength, What};
-use crate::replicas::{QUICK, USUAL};
-use crate::workload::{FILLED, Load};
-use crate::world::Drift;
+//! Scenarios, each of which says which faults may strike.
 
 /// What may go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +44,11 @@ pub struct Scenario {
     pub five: bool,
     /// Threads of replicas lose their cores at steps of what they do, and other threads go on.
     pub stalls: bool,
+    /// Replicas keep an ordered index, and clients scan. Workers lose their cores for a moment between a
+    /// commit and its application.
+    pub scans: bool,
+    /// There are very few keys, and more workers.
+    pub narrow: bool,
 }
 
 impl Scenario {
@@ -82,6 +73,17 @@ impl Scenario {
         dates: false,
         five: false,
         stalls: false,
+        scans: false,
+        narrow: false,
+    };
+
+    /// Scans of a group.
+    const SCANS: Scenario = Scenario {
+        name: "group-scans",
+        about: "pages of scans beside gets and writes, in a steady network",
+        group: true,
+        scans: true,
+        ..Scenario::CALM
     };
 
     /// Everything that may strike one server and its clients.
@@ -290,6 +292,52 @@ pub const SCENARIOS: &[Scenario] = &[
         strands: true,
         ..Scenario::GROUP_CHANGES_ALL
     },
+    Scenario::SCANS,
+    Scenario {
+        name: "group-scans-weather",
+        about: "pages of scans, torn READs, WRITEs in parts, completions long before visibility",
+        weather: true,
+        lands_late: true,
+        ..Scenario::SCANS
+    },
+    Scenario {
+        name: "group-scans-narrow",
+        about: "pages of scans over very few keys, which several workers write all the time",
+        narrow: true,
+        ..Scenario::SCANS
+    },
+    Scenario {
+        name: "group-scans-pauses",
+        about: "pages of scans, replicas whose CPUs stand still for longer than leases; clocks drift",
+        weather: true,
+        pauses: true,
+        drift: true,
+        ..Scenario::SCANS
+    },
+    Scenario {
+        name: "group-scans-crashes",
+        about: "pages of scans, and replicas that crash and lose their memory",
+        weather: true,
+        crashes: true,
+        ..Scenario::SCANS
+    },
+    Scenario {
+        name: "group-scans-moves",
+        about: "pages of scans, scarce memory, so that entries are moved, and slow ways",
+        weather: true,
+        slow: true,
+        ..Scenario::SCANS
+    },
+    Scenario {
+        name: "group-scans-all",
+        about: "pages of scans with five replicas, hand-overs, threads without cores, and everything at once",
+        scans: true,
+        moves: true,
+        stalls: true,
+        strands: true,
+        five: true,
+        ..Scenario::GROUP_ALL
+    },
 ];
 
 impl Scenario {
@@ -302,230 +350,4 @@ impl Scenario {
     pub fn names() -> Vec<&'static str> {
         SCENARIOS.iter().map(|scenario| scenario.name).collect()
     }
-}
-
-/// The longest time for which faults strike. Clients that are done earlier end it.
-pub const SAFETY: Nanos = Nanos::from_millis(3_000);
-/// How long sessions are kept: longer than a run, or a little longer than the timeout of clients.
-const KEEP: Duration = Duration::from_secs(60);
-const KEEP_SHORT: Duration = Duration::from_millis(250);
-/// The part of the memory that deletes and outcomes may take: more than a run writes, or next to nothing.
-const KEPT_SHARE: u32 = 16;
-const KEPT_SHARE_LITTLE: u32 = 1 << 13;
-
-/// What a seed drew, which is everything that a run depends on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// The number of clients, each on a machine of its own, whether or not they run.
-    pub clients: u32,
-    /// The numbers of clients that do nothing, which a reduction left out.
-    pub idle: Vec<u32>,
-    /// The number of keys: few, so that clients meet, or so many that the index grows.
-    pub keys: u32,
-    /// Operations of a client.
-    pub operations: u32,
-    /// What else clients do.
-    pub load: Load,
-    /// The number of worker threads of a server.
-    pub workers: usize,
-    /// Bytes of memory: so few that clients wait for reclaimed segments, or enough.
-    pub memory: u64,
-    /// Whether slots hold small items.
-    pub inline: bool,
-    /// How the network is during the safety phase.
-    pub weather: Weather,
-    /// The faults, in the order of their times.
-    pub faults: Vec<Fault>,
-    /// What each client does is drawn from this.
-    pub tastes: Vec<u64>,
-    /// What the world draws is drawn from this.
-    pub seed: u64,
-    /// The number of servers: a single one, or the nodes of a cluster.
-    pub servers: u32,
-    /// The number of servers, the first ones, that are replicas at first.
-    pub founders: u32,
-    /// The number of groups, if there is a cluster; each has a replica on every node.
-    pub groups: u32,
-    /// Whether every second node has one more worker.
-    pub uneven: bool,
-    /// How long a server keeps the sessions of clients that are gone: for ever, or little longer than clients
-    /// repeat a request.
-    pub keep: Duration,
-    /// The part of the memory that tombstones and saved outcomes may take: the usual one, or next to nothing.
-    pub kept_share: u32,
-    /// Whether threads lose their cores now and then, where they look at the clock.
-    pub preempts: bool,
-    /// How long a disk takes to keep a promise.
-    pub fsync: Nanos,
-    /// Heartbeats, promises, elections of a group.
-    pub timing: Timing,
-    /// Clocks: the servers' first, then the clients', then perhaps the operator's.
-    pub clocks: Vec<Drift>,
-}
-
-/// The number of servers that may be added.
-const SPARES: u32 = 2;
-
-/// Memory of so few segments that writes wait for collection, and for longer than clients wait.
-pub const TIGHT: u64 = 16 << 20;
-
-/// Half a percent, in parts of a million: half of the drift between any two clocks that a lease allows for.
-const DRIFT_MOST: u64 = 5_000;
-
-impl Plan {
-    /// The plan that a seed draws from a scenario.
-    pub fn of(scenario: &Scenario, seed: u64) -> Plan {
-        Plan::draw(scenario, &mut SplitMix64::new(seed))
-    }
-
-    /// Whether nothing goes wrong; orders of the operator are no faults.
-    pub fn is_calm(&self) -> bool {
-        let orders = |fault: &Fault| matches!(fault.what, What::Move { .. } | What::Change { .. });
-        self.weather == Weather::FINE && !self.preempts && self.faults.iter().all(orders)
-    }
-
-    /// The fewest replicas that the group has at any time. Of so many, fewer than half may be lost at a time.
-    pub fn fewest(&self) -> usize {
-        let founders = self.founders as usize;
-        // A change may take one replica away at any time.
-        if self.founders < self.servers && founders < 5 { 3 } else { founders }
-    }
-
-    /// The number of clients that do something.
-    pub fn running(&self) -> u32 {
-        self.clients - self.idle.len() as u32
-    }
-
-    fn draw(scenario: &Scenario, chance: &mut SplitMix64) -> Plan {
-        let clients = 2 + chance.below(6) as u32;
-        let weather =
-            if scenario.weather { draw_weather(scenario.lands_late, chance) } else { Weather::FINE };
-        let pauses = scenario.pauses && !chance.once_in(4);
-        let cuts = scenario.cuts && !chance.once_in(4);
-        let crashes = scenario.crashes && !chance.once_in(4);
-        let operated = scenario.moves || scenario.changes;
-        let clock = |chance: &mut SplitMix64| Drift {
-            offset: nanos(chance, 1 << 40),
-            rate: match scenario.drift {
-                true => chance.below(2 * DRIFT_MOST + 1) as i32 - DRIFT_MOST as i32,
-                false => 0,
-            },
-        };
-        let founders = match scenario.group {
-            true if scenario.five => 5,
-            true if scenario.changes => 3 + chance.below(3) as u32,
-            true => 3 + 2 * u32::from(chance.once_in(4)),
-            false => 1,
-        };
-        let servers = founders + if scenario.changes { SPARES } else { 0 };
-        let fsync = if scenario.group { nanos(chance, 3_000_000) } else { Nanos(0) };
-        let timing = if scenario.group { draw_timing(chance) } else { QUICK };
-        let mut load = Load::draw(chance);
-        load.expires |= scenario.dates;
-        let mut plan = Plan {
-            clients,
-            idle: Vec::new(),
-            keys: 1 + match load.fills {
-                true => FILLED + chance.below(300) as u32,
-                false if chance.once_in(4) => chance.below(200) as u32,
-                false => chance.below(8) as u32,
-            },
-            // Runs with changes or ends are longer, as either takes as long as some hundred operations.
-            operations: (50 + chance.below(200) as u32)
-                * if scenario.changes || scenario.ends { 6 } else { 1 },
-            load,
-            workers: 1 + chance.below(3) as usize,
-            memory: match chance.once_in(3) {
-                // Each term begins segments of its own: with few of them, terms as short as those of leaders
-                // that hand over wait for collection.
-                true if !operated => TIGHT,
-                _ if scenario.slow && !operated => TIGHT,
-                _ if scenario.changes => 256 << 20,
-                _ => 64 << 20,
-            },
-            inline: !chance.once_in(3),
-            weather,
-            faults: Vec::new(),
-            tastes: Vec::new(),
-            seed: 0,
-            servers,
-            founders,
-            groups: if scenario.several { 2 + chance.below(2) as u32 } else { 1 },
-            uneven: scenario.traps && chance.once_in(2),
-            keep: KEEP,
-            kept_share: KEPT_SHARE,
-            preempts: scenario.stalls,
-            fsync,
-            timing,
-            clocks: (0..servers + clients + u32::from(operated)).map(|_| clock(chance)).collect(),
-        };
-        let strength = draw_strength(&Scenario { pauses, cuts, crashes, ..*scenario }, chance);
-        plan.seed = chance.draw();
-        plan.tastes = (0..clients).map(|_| chance.draw()).collect();
-        plan.faults = strength.draw(Machines { servers, clients }, SAFETY, chance);
-        (plan.keep, plan.kept_share) = draw_kept(chance);
-        plan
-    }
-}
-
-/// Draws how long sessions are kept, and how much memory deletes and outcomes may take.
-fn draw_kept(chance: &mut SplitMix64) -> (Duration, u32) {
-    let keep = [KEEP, KEEP_SHORT][chance.below(2) as usize];
-    (keep, [KEPT_SHARE, KEPT_SHARE_LITTLE][chance.below(2) as usize])
-}
-
-/// Draws the paper's times, the same with leases that outlast many a fault, or the usual times.
-fn draw_timing(chance: &mut SplitMix64) -> Timing {
-    match chance.below(4) {
-        0 => QUICK,
-        1 => QUICK.with_promise(Nanos(5_000_000 + chance.below(60_000_000))),
-        _ => USUAL,
-    }
-}
-
-/// How hard each fault strikes that the scenario has.
-fn draw_strength(scenario: &Scenario, chance: &mut SplitMix64) -> Strength {
-    let Scenario { pauses, cuts, crashes, moves, changes, ends, .. } = *scenario;
-    let Scenario { strands, slow, traps, reformats, dates, stalls, .. } = *scenario;
-    let faults =
-        [pauses, cuts, crashes, moves, changes, ends, strands, slow, traps, reformats, dates, stalls];
-    let any = faults.contains(&true);
-    let cut_longest = if scenario.group { 400_000_000 } else { 80_000_000 };
-    // A change demands that all replicas are in sync, and five are so less often.
-    let rest = if scenario.five { 40_000_000 } else { 5_000_000 };
-    let mut time = |is: bool, least: u64, most: u64| match is {
-        true => Nanos(least + chance.below(most)),
-        false => Nanos(0),
-    };
-    Strength {
-        every: time(any, 300_000, rest),
-        pause: time(pauses, 100_000, 60_000_000),
-        cut: time(cuts, 100_000, cut_longest),
-        crashes,
-        moves,
-        changes,
-        ends,
-        strand: time(strands, 100_000, 200_000_000),
-        slow: time(slow, 1_000, 3_000_000),
-        traps,
-        reformats,
-        dates,
-        stalls,
-    }
-}
-
-fn draw_weather(lands_late: bool, chance: &mut SplitMix64) -> Weather {
-    let spread = if lands_late { 4_000_000 } else { 30_000 };
-    let least = Nanos(500 + chance.below(5_000));
-    Weather {
-        delay: (least, least + nanos(chance, 20_000)),
-        spread: if chance.once_in(4) { Nanos(0) } else { nanos(chance, spread) },
-        landing: if chance.once_in(2) { Landing::Any } else { Landing::Ascending },
-        loss: if chance.once_in(2) { 0 } else { 10 + chance.below(500) },
-        ..Weather::FINE
-    }
-}
-
-fn nanos(chance: &mut SplitMix64, most: u64) -> Nanos {
-    Nanos(chance.below(most))
 }

@@ -13,9 +13,10 @@ use longarm_memory::recycling;
 use longarm_server::{Server, ServerOptions};
 
 use crate::operator;
+use crate::plan::Plan;
 use crate::replicas::{ClusterSize, QUICK, Servers};
 use crate::run;
-use crate::scenario::{Plan, SCENARIOS, Scenario};
+use crate::scenario::{SCENARIOS, Scenario};
 use crate::timeline;
 use crate::workload::{FILLED, Load};
 use crate::world::{Drift, Stopped, World};
@@ -347,6 +348,22 @@ fn a_read_of_a_machine_that_is_lost_has_no_answer() {
 #[test]
 fn a_client_of_a_drifting_clock_does_not_trust_for_longer() {
     are_sound("group-pauses", &[3, 5, 8, 13]);
+}
+
+/// A follower's tree was built of the segments that it had at first. What the leader had applied by then lay
+/// in a segment that was claimed there a moment later, so pages left out keys. `Mutant::NoteOnce` brings this
+/// fault back.
+#[test]
+fn a_tree_has_what_lies_in_segments_that_are_claimed_while_it_waits() {
+    are_sound("group-scans-pauses", &[2, 7]);
+    are_sound("group-scans-weather", &[10]);
+}
+
+/// While a tree was being built, entries were moved before they were looked at. Their copies came with the
+/// stream, and were taken for those of deleted keys, as an older tree had had all up to their versions.
+#[test]
+fn a_tree_that_is_being_built_takes_the_copies_of_what_it_did_not_see() {
+    are_sound("group-scans-pauses", &[1005]);
 }
 
 /// Runs in a row are the same as each alone, whatever was in their memory before.

@@ -5,8 +5,9 @@ use longarm_history::{Invocation, Operation};
 use longarm_server::Notice;
 
 use crate::notes::Note;
+use crate::plan::Plan;
 use crate::run::{Report, watch};
-use crate::scenario::{Plan, Scenario};
+use crate::scenario::Scenario;
 
 /// A line of a timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]

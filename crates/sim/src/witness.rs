@@ -8,17 +8,21 @@ use longarm_base::Term;
 use longarm_host::observe::Observation;
 
 use crate::judge::Judge;
+use crate::stumbles::Stumbles;
 use crate::traps::Traps;
-use crate::world::Witness;
+use crate::world::{Witness, Witnessed};
 
 /// Makes the witness. It tells the judge, if there is one, what happens, and says where a trap springs.
-/// `adoptions` checks what a replica holds that takes over a start set.
+/// `adoptions` checks what a replica holds that takes over a start set. `stumbles` has workers lose their
+/// cores for a moment.
 pub fn witness(
     judge: Option<Rc<RefCell<Judge>>>,
     traps: Rc<RefCell<Traps>>,
     served: Rc<Cell<u32>>,
     adoptions: Option<impl Fn(u32, Term) -> Result<(), String> + 'static>,
+    stumbles: Option<Stumbles>,
 ) -> Witness {
+    let stumbles = stumbles.map(RefCell::new);
     let shown = std::env::var("LONGARM_SIM_LOG").is_ok_and(|log| log == "events");
     Rc::new(move |time, machine, event| {
         if shown {
@@ -37,6 +41,8 @@ pub fn witness(
                 judge.blame(time, &violated);
             }
         }
-        traps.borrow_mut().hear(event)
+        let goes_on = traps.borrow_mut().hear(event);
+        let stumbles = stumbles.as_ref().filter(|_| goes_on == Witnessed::GoesOn);
+        stumbles.and_then(|stumbles| stumbles.borrow_mut().draw(event)).map_or(goes_on, Witnessed::Stalls)
     })
 }

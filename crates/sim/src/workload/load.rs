@@ -1,6 +1,6 @@
 //! How clients load a run. Most seeds use few of the possible ways, so that most runs are cheap.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use longarm_base::limits::KEY_MAX;
 use longarm_base::random::SplitMix64;
@@ -45,6 +45,8 @@ pub struct Load {
     pub outdated: bool,
     /// Whether keys have names of one byte, the longest names, and names that crowd one place of the index.
     pub hostile: bool,
+    /// Where clients scan: the names of all keys, in their order. Keys are numbered by it.
+    pub names: Option<Arc<[Vec<u8>]>>,
 }
 
 /// What clients may do with a key, and which judge it has.
@@ -73,7 +75,22 @@ impl Load {
             idles: chance.once_in(8),
             outdated: chance.once_in(6),
             hostile: chance.once_in(6),
+            names: None,
         }
+    }
+
+    /// Has clients scan so many keys, all of which keep their values.
+    pub fn scan(&mut self, keys: u32) {
+        (self.counts, self.expires) = (false, false);
+        let mut names: Vec<Vec<u8>> = (0..keys).map(|key| self.name(key)).collect();
+        names.sort_unstable();
+        self.names = Some(names.into());
+    }
+
+    /// The key that has a name, where clients scan.
+    pub fn key(&self, name: &[u8]) -> Option<u32> {
+        let names = self.names.as_deref()?;
+        names.binary_search_by(|known| known.as_slice().cmp(name)).ok().map(|key| key as u32)
     }
 
     /// The kind of a key.
@@ -87,6 +104,9 @@ impl Load {
 
     /// The name of a key.
     pub fn name(&self, key: u32) -> Vec<u8> {
+        if let Some(names) = &self.names {
+            return names[key as usize].clone();
+        }
         let (form, number) = (key % 5, key / 5);
         match form {
             0 if self.hostile && number < 256 => vec![number as u8],
@@ -118,4 +138,14 @@ fn names_are_of_one_key_each() {
     for len in [1, KEY_MAX] {
         assert!(names.iter().any(|name| name.len() == len), "{len}");
     }
+}
+
+#[test]
+fn where_clients_scan_keys_are_in_the_order_of_their_names() {
+    let mut load = Load { hostile: true, counts: true, ..Load::draw(&mut SplitMix64::new(1)) };
+    load.scan(900);
+    let names: Vec<Vec<u8>> = (0..900).map(|key| load.name(key)).collect();
+    assert!(names.windows(2).all(|pair| pair[0] < pair[1]));
+    assert!((0..900).all(|key| load.key(&names[key as usize]) == Some(key) && load.kind(key) == Kind::Plain));
+    assert_eq!(load.key(b"key-"), None);
 }

@@ -2,6 +2,7 @@
 
 mod load;
 mod noted;
+mod scan;
 mod values;
 
 use std::cell::RefCell;
@@ -19,6 +20,7 @@ use longarm_host::world::entered;
 
 pub use load::{FILLED, Kind, Load};
 pub use noted::{Calendars, Life, Noted};
+pub use scan::scan_all;
 
 /// The bound on one operation, which is short, so that faults leave some operations in doubt.
 const TIMEOUT: Duration = Duration::from_millis(200);
@@ -63,6 +65,8 @@ struct AtWork {
     seen: Vec<[Option<(Value, Csn)>; 2]>,
     /// The number of operations it has begun.
     begun: u32,
+    /// The number of scans it has begun.
+    scans: u32,
 }
 
 /// A write on its way.
@@ -98,7 +102,7 @@ impl Worker {
             open_all(&mut client);
         }
         let seen = vec![[None; 2]; self.keys as usize];
-        let mut work = AtWork { worker: self, client, seen, begun: 0 };
+        let mut work = AtWork { worker: self, client, seen, begun: 0, scans: 0 };
         if work.worker.load.fills {
             work.fill();
         }
@@ -124,7 +128,9 @@ impl AtWork {
     fn go_on(&mut self, end: u32) {
         let Worker { load, operations, .. } = &self.worker;
         let (idles, open, operations) = (load.idles, load.open, *operations);
-        match self.worker.chance.below(12) {
+        let scans = load.names.is_some();
+        match self.worker.chance.below(if scans { 15 } else { 12 }) {
+            12.. => self.scan(),
             0 | 1 => {
                 let most = 1 + self.worker.chance.below(12);
                 let keys: Vec<u32> = (0..most).map(|_| self.any_key()).collect();
@@ -253,11 +259,13 @@ impl AtWork {
     /// Notes the outcome of a write, unless it certainly had no effect.
     fn note(&mut self, asked: Asked, answer: Result<Reply, Error>) {
         let Asked { key, deed, call } = asked;
+        let scans = self.worker.load.names.is_some();
         let (outcome, version) = match answer {
             Ok(Reply::Done(version)) => (OperationOutcome::Done, Some(version)),
             Ok(Reply::Number(_, version)) => (OperationOutcome::Done, Some(version)),
             Ok(Reply::NotFound) => (OperationOutcome::Absent, None),
-            Ok(Reply::Mismatch(_)) => (OperationOutcome::Refused, None),
+            // What was found instead is told apart by its version, where pages are judged with it.
+            Ok(Reply::Mismatch(found)) => (OperationOutcome::Refused, found.filter(|_| scans)),
             Ok(other) => panic!("client {}: {deed:?} is answered {other:?}", self.worker.number),
             Err(Error::InDoubt(_)) => (OperationOutcome::InDoubt, None),
             Err(error) => return self.forgive(error),
@@ -283,13 +291,18 @@ impl AtWork {
                 }
             }
             Deed::Write(action, ttl) => {
-                // A replace of a key that is not there counts as refused.
-                let outcome = match (action, outcome) {
-                    (Invocation::Replace { .. }, OperationOutcome::Absent) => OperationOutcome::Refused,
-                    _ => outcome,
+                // A replace of a key that is not there counts as refused, or as a look that found nothing.
+                let (action, outcome) = match (action, outcome) {
+                    (Invocation::Replace { .. }, OperationOutcome::Absent) if scans => {
+                        (Invocation::Get, outcome)
+                    }
+                    (Invocation::Replace { .. }, OperationOutcome::Absent) => {
+                        (action, OperationOutcome::Refused)
+                    }
+                    _ => (action, outcome),
                 };
-                // The version of a removal is that of no item.
-                let version = version.filter(|_| action != Invocation::Delete);
+                // The version of a removal is that of no item. It orders the removal among the key's writes.
+                let version = version.filter(|_| scans || action != Invocation::Delete);
                 let operation = Operation { client, key, action, outcome, call, end, version };
                 if self.worker.load.kind(key) == Kind::Plain {
                     remember(&mut self.seen[key as usize], &operation);
@@ -310,6 +323,7 @@ impl AtWork {
             | Error::Unresponsive { .. }
             | Error::Connect(_)
             | Error::Contended(_)
+            | Error::NoPage(_)
             | Error::Full
             | Error::OutOfMemory => {}
             Error::Crowded if self.worker.load.hostile => {}

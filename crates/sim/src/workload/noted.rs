@@ -30,6 +30,8 @@ pub struct Noted {
     pub lives: Vec<Life>,
     /// Operations on counters.
     pub counts: Vec<Count>,
+    /// The number of pages that clients asked for in vain.
+    pub no_page: usize,
 }
 
 /// The time to live that a client gave to an item, perhaps for ever.
@@ -64,6 +66,10 @@ pub struct Judged {
     pub operations: usize,
     /// The number of these that are in doubt.
     pub in_doubt: usize,
+    /// The number of pages of scans among the operations.
+    pub pages: usize,
+    /// The number of pages that clients asked for in vain.
+    pub no_page: usize,
     /// The first violation.
     pub violation: Option<String>,
 }
@@ -78,6 +84,8 @@ impl Noted {
         Judged {
             operations: plain.operations + self.expiring.len() + self.counts.len(),
             in_doubt: plain.in_doubt + open + lost,
+            pages: self.plain.pages().len(),
+            no_page: self.no_page,
             violation: plain
                 .violation
                 .map(|violation| violation.to_string())

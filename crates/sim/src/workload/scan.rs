@@ -1,0 +1,150 @@
+//! Pages of scans: what clients ask for, and what they note of it.
+
+use std::cell::RefCell;
+use std::ops::Bound;
+use std::time::Duration;
+
+use longarm_base::Nanos;
+use longarm_base::random::SplitMix64;
+use longarm_client::{Client, Error, Options, Page as Shown, Scan, Token};
+use longarm_fabric::Address;
+use longarm_fabric::sim::Sim;
+use longarm_history::{Direction, Item, Page};
+
+use super::{AtWork, Load, Noted, PATIENCE, TIMEOUT, time, values};
+
+/// A page has fewer items than this, and one more.
+const LIMIT: u64 = 40;
+/// The most items of a page when everything is asked for.
+const ALL: u64 = 1_000;
+/// A row has fewer pages than this, and one more.
+const ROW: u64 = 6;
+
+/// What is asked for, by numbers of keys.
+#[derive(Clone, Debug)]
+struct Wish {
+    client: u32,
+    scan: u32,
+    low: Bound<u32>,
+    high: Bound<u32>,
+    direction: Direction,
+    limit: u64,
+    keys_only: bool,
+}
+
+impl Wish {
+    fn draw(client: u32, scan: u32, keys: u32, chance: &mut SplitMix64) -> Wish {
+        let (one, other) = (chance.below(keys.into()) as u32, chance.below(keys.into()) as u32);
+        let bound = |key, chance: &mut SplitMix64| match chance.below(4) {
+            0 => Bound::Unbounded,
+            1 => Bound::Excluded(key),
+            _ => Bound::Included(key),
+        };
+        let (low, high) = (bound(one.min(other), chance), bound(one.max(other), chance));
+        let direction = [Direction::Ascending, Direction::Descending][chance.below(2) as usize];
+        let limit = 1 + chance.below(LIMIT);
+        Wish { client, scan, low, high, direction, limit, keys_only: chance.once_in(4) }
+    }
+
+    /// The wish as clients say it. Where a row goes on says its token.
+    fn scan(&self, load: &Load) -> Scan {
+        let name = |key: u32| load.name(key);
+        let scan = Scan::range::<Vec<u8>>((self.low.map(name), self.high.map(name))).limit(self.limit);
+        let scan = if self.direction == Direction::Descending { scan.reverse() } else { scan };
+        if self.keys_only { scan.keys_only() } else { scan }
+    }
+
+    /// The page that was shown. Panics if it shows what no client can have written.
+    fn page(&self, shown: &Shown, load: &Load, call: Nanos) -> Page {
+        let Wish { client, scan, low, high, direction, limit, keys_only } = *self;
+        let item = |item: &longarm_client::ScanItem| {
+            let name = String::from_utf8_lossy(&item.key);
+            let key = load.key(&item.key).unwrap_or_else(|| panic!("torn: a page shows the key {name}"));
+            let value = (!keys_only).then(|| values::read(key, &item.value));
+            Item { key, value, version: Some(item.csn) }
+        };
+        let items = shown.items.iter().map(item).collect();
+        let (limit, more) = (limit as usize, shown.next.is_some());
+        Page { client, scan, low, high, direction, limit, more, items, call, end: time() }
+    }
+
+    /// Goes on behind a page.
+    fn go_on(&mut self, page: &Page) {
+        let last = page.items.last().map(|last| Bound::Excluded(last.key));
+        let bound = if self.direction == Direction::Descending { &mut self.high } else { &mut self.low };
+        *bound = last.unwrap_or(*bound);
+    }
+}
+
+impl AtWork {
+    /// Asks for a page, or for a row of them.
+    pub(super) fn scan(&mut self) {
+        let (number, keys) = (self.worker.number, self.worker.keys);
+        let mut wish = Wish::draw(number, self.scans, keys, &mut self.worker.chance);
+        let chance = &mut self.worker.chance;
+        let pages = if chance.once_in(3) { 1 + chance.below(ROW) } else { 1 };
+        let (scan, mut token) = (wish.scan(&self.worker.load), None::<Token>);
+        self.scans += 1;
+        for _ in 0..pages {
+            self.begun += 1;
+            let call = time();
+            let shown = match self.client.scan_page(&scan, token.as_ref()) {
+                Ok(shown) => shown,
+                Err(error) => {
+                    self.worker.noted.borrow_mut().no_page += 1;
+                    return self.forgive(error);
+                }
+            };
+            let page = wish.page(&shown, &self.worker.load, call);
+            wish.go_on(&page);
+            self.worker.noted.borrow_mut().plain.push_page(page);
+            token = shown.next;
+            if token.is_none() {
+                return;
+            }
+        }
+    }
+}
+
+/// Scans all keys at one follower, after all is healed; `number` is of no other scan of a last look. Returns
+/// the items of all pages.
+pub fn scan_all(
+    sim: &Sim,
+    [follower, leader]: [Address; 2],
+    number: u32,
+    load: &Load,
+    noted: &RefCell<Noted>,
+) -> Result<Vec<Item>, Error> {
+    let options =
+        Options { timeout: TIMEOUT, connect_timeout: TIMEOUT, spin: Duration::ZERO, ..Options::default() };
+    let begun = time();
+    let again = |error: &Error| time().since(begun) < PATIENCE && !matches!(error, Error::Invalid(_));
+    let mut client = loop {
+        match Client::connect_group_over(sim.clone(), &[follower.clone(), leader.clone()], options.clone()) {
+            Ok(client) => break client,
+            Err(error) if again(&error) => longarm_host::sleep(Duration::from_millis(5)),
+            Err(error) => return Err(error),
+        }
+    };
+    let (client_number, direction) = (u32::MAX, Direction::Ascending);
+    let (low, high) = (Bound::Unbounded, Bound::Unbounded);
+    let mut wish =
+        Wish { client: client_number, scan: number, low, high, direction, limit: ALL, keys_only: false };
+    let (scan, mut token, mut items) = (wish.scan(load), None::<Token>, Vec::new());
+    loop {
+        let call = time();
+        let shown = match client.scan_page(&scan, token.as_ref()) {
+            Ok(shown) => shown,
+            Err(error) if again(&error) => continue,
+            Err(error) => return Err(error),
+        };
+        let page = wish.page(&shown, load, call);
+        wish.go_on(&page);
+        items.extend(page.items.iter().copied());
+        noted.borrow_mut().plain.push_page(page);
+        token = shown.next;
+        if token.is_none() {
+            return Ok(items);
+        }
+    }
+}
