@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longarm_base::{Mutant, Nanos, Term};
+use longarm_base::{Nanos, Term};
 use longarm_fabric::QueuePair;
 use longarm_host::{Mutex, now, random};
 use longarm_index::tree::{Owner, TreeFull, TreeOptions};

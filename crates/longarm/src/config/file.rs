@@ -7,7 +7,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::nearest::nearest;
-use super::settings::{SETTINGS, Setting};
+use super::settings::{SETTINGS, Setting, YES_OR_NO};
 use super::{Given, Origin};
 
 /// Reads the settings that `text` states, and reports all faults in it. `path` only stands in messages.
@@ -53,6 +53,7 @@ impl Reader<'_> {
             DeValue::Array(items) if setting.list => {
                 items.iter().map(|item| scalar(item.get_ref())).collect()
             }
+            DeValue::Boolean(yes) if setting.form == YES_OR_NO => Some(vec![yes.to_string()]),
             other => scalar(other).map(|text| vec![text]),
         };
         let origin = Origin::File(self.path.to_path_buf(), line);

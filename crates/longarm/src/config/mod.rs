@@ -32,7 +32,7 @@ impl Config {
             let origin = self.origin(setting.key);
             match (setting.show)(self) {
                 Value::Null => text.push_str(&format!("# {} is not set # {origin}\n", setting.key)),
-                // A JSON string, number or list of strings is a TOML value as it stands.
+                // A JSON string, number, boolean or list of strings is a TOML value as it stands.
                 value => text.push_str(&format!("{} = {value} # {origin}\n", setting.key)),
             }
         }

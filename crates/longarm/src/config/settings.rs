@@ -125,7 +125,7 @@ pub static SETTINGS: &[Setting] = &[
             one(v, |text| text.parse().map(|ordered| c.ordered = ordered).map_err(|_| yes_or_no(text)))
         },
         show: |c| json!(c.ordered),
-        ..server("ordered", "true|false", "Of a group: followers keep an ordered index, and answer scans")
+        ..server("ordered", YES_OR_NO, "Of a group: followers keep an ordered index, and answer scans")
     },
     Setting {
         set: |c, v| one(v, |text| number(text).map(|n| c.max_clients = n)),
@@ -252,6 +252,9 @@ fn one(values: &[String], read: impl FnOnce(&str) -> Result<(), String>) -> Resu
         _ => Err(format!("has {} values, expected one", values.len())),
     }
 }
+
+/// The form of a setting that is on or off.
+pub const YES_OR_NO: &str = "true|false";
 
 fn yes_or_no(text: &str) -> String {
     format!("{text:?} is not one of true, false")

@@ -78,6 +78,7 @@ fn every_setting_can_be_set_and_shown() {
             "slot" => "16",
             "hugepages" => "on",
             "eviction" => "lru",
+            "ordered" => "true",
             "log" => "debug",
             "workers" | "max_clients" | "spin_us" | "verbs.timeout" | "verbs.retries" => "3",
             "verbs.receives" => "99",
