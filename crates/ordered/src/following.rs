@@ -20,7 +20,7 @@ use crate::leader::{Connector, Gone, LANDING, Leader};
 use crate::order::StableOf;
 
 /// The most entries that are taken in one step.
-const STEP: usize = 4096;
+pub(crate) const STEP: usize = 4096;
 /// Leaves that a step looks over for markers that are not needed any more.
 const SWEEP: usize = 2;
 /// The time between two tries to connect to the leader.

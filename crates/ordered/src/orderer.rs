@@ -14,7 +14,7 @@ use longarm_wire::ScanStatus;
 use crate::arena::OwnArena;
 use crate::build::Tree;
 use crate::door::{Door, ScanConnection};
-use crate::following::{Following, Source, Trouble};
+use crate::following::{Following, STEP, Source, Trouble};
 use crate::order::{Kept, Order, Orders};
 use crate::page::Made;
 use crate::stats::{OrderedStage, OrderedStats};
@@ -237,7 +237,7 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
                 if following.is_ready() && !was_ready {
                     self.told.builds += 1;
                 }
-                Ok(following.is_busy() || entries > 0)
+                Ok(following.is_busy() || entries >= STEP as u64)
             }
             Err(Trouble::Away) => {
                 self.every = EVERY;
