@@ -16,7 +16,7 @@ use crate::build::Tree;
 use crate::door::{Door, ScanConnection};
 use crate::following::{Following, STEP, Source, Trouble};
 use crate::order::{Kept, Order, Orders};
-use crate::page::Made;
+use crate::page::{Made, Wanted};
 use crate::stats::{OrderedStage, OrderedStats};
 
 /// The time between two looks at the leader's words while nobody scans: as long as they bring something, and
@@ -52,6 +52,7 @@ pub struct OrdererOptions {
 /// A page that was made and is to be shown if nothing has changed.
 struct Candidate {
     connection: usize,
+    wanted: Wanted,
     made: Made,
 }
 
@@ -267,7 +268,6 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
     fn answer(&mut self) {
         let (Some(tree), Some(following)) = (&mut self.tree, &mut self.following) else { return };
         let (began, term) = (now(), following.term);
-        let lag = self.lag;
         let (mut candidates, mut left) = (Vec::new(), ROUND);
         for (number, connection) in self.connections.iter_mut().enumerate() {
             for _ in 0..connection.wanted.len() {
@@ -281,16 +281,15 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
                     continue;
                 }
                 wanted.rounds += 1;
-                if let Ok(made) = wanted.make(tree, &self.arena, lag) {
-                    candidates.push((Candidate { connection: number, made }, wanted));
+                if let Ok(made) = wanted.make(tree, &self.arena, self.lag) {
+                    candidates.push(Candidate { connection: number, wanted, made });
                 } else {
                     connection.wanted.push_back(wanted);
                 }
             }
         }
         let conflicts = following.conflicts(&mut self.arena, now());
-        for (candidate, wanted) in candidates {
-            let Candidate { connection, made } = candidate;
+        for Candidate { connection, wanted, made } in candidates {
             let connection = &mut self.connections[connection];
             match &conflicts {
                 Ok(conflicts) if !conflicts.any(|key| made.speaks_of(key)) => {
