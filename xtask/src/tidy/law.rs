@@ -1,7 +1,7 @@
 //! The law of dependencies, read from the manifests: base < memory < store, index, fabric; wire, host,
-//! workload and history over base; engine < group < server, the engine without the fabric; ibverbs under
-//! fabric and bench; the client uses readers alone; only the program depends on bench, only chaos on the
-//! program and, with the simulator, on history, and nothing on those two; only transports know TLS.
+//! workload and history over base; engine, ordered < group < server, the engine without the fabric; ibverbs
+//! under fabric and bench; the client uses readers alone; only the program depends on bench, only chaos on
+//! the program and, with the simulator, on history, and nothing on those two; only transports know TLS.
 
 use super::finding::Finding;
 use super::source::code_only;
