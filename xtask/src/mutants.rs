@@ -160,6 +160,13 @@ const MUTANTS: &[(&str, Finder)] = &[
             "catch_up::tests::a_follower_counts_after_all_that_it_needs_has_landed_whatever_it_held",
         ),
     ),
+    (
+        "FetchOlder",
+        Test(
+            "longarm-group",
+            "inbound::tests::fetching::an_entry_of_an_older_use_is_not_taken_over_a_younger_one",
+        ),
+    ),
     ("LeftFirst", Test("longarm-index", "tree::tests::cuts::split_of_a_leaf")),
     ("NoGeneration", Test("longarm-index", "tree::tests::cuts::merge_into_the_left_neighbour")),
     ("NodeLater", Test("longarm-index", "tree::tests::cuts::a_step_is_seen_as_a_whole")),

@@ -147,6 +147,8 @@ pub enum Mutant {
     LinesFirst,
     /// A follower is given the content of a segment under the line of its older use.
     ContentUnderLine,
+    /// A candidate that has a segment in its next use takes entries of the older one (M3).
+    FetchOlder,
     /// A step's flush stores left nodes before the right ones that they name (B2).
     LeftFirst,
     /// A reader does not compare the generation of a node with that of the pointer (B2).

@@ -4,20 +4,20 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use longarm_base::limits::{LINE, READ_MAX, SEGMENT_BYTES};
-use longarm_base::{EntryRef, Mutant, Nanos, Place, ReplicaId, Term};
+use longarm_base::limits::READ_MAX;
+use longarm_base::{EntryRef, Mutant, ReplicaId, Term};
 use longarm_fabric::Transport;
 use longarm_host::now;
 use longarm_host::observe::{ReplicaStep, reach};
-use longarm_memory::{Mapped, OwnedWords};
+use longarm_memory::Mapped;
 use longarm_replica::StartSet;
-use longarm_store::segment::layout::line_at;
-use longarm_store::segment::{ArenaGeometry, Line, SegmentState};
-use longarm_store::{Settled, survey, whole_entry};
-use longarm_wire::{ARENA_REGION, Answer, Ask, EntryAt, PLACES_MAX};
+use longarm_store::segment::{ArenaGeometry, Line};
+use longarm_store::{Settled, survey};
+use longarm_wire::{Answer, Ask, EntryAt, PLACES_MAX};
 
 use super::OWN_HEADER;
 use crate::checked_arena::CheckedArena;
+use crate::merge::{Fetched, Merge};
 use crate::peer_channel::{Bulk, Patience, PeerAddress, PeerError};
 use crate::scan::{ArenaScan, ScannedEntry};
 
@@ -47,6 +47,7 @@ pub(crate) fn complete<T: Transport>(
         start.cuts.iter().zip(&start.own).map(|(cut, own)| (cut.len, own.floor.min(cut.len))).unzip();
     let scan = ArenaScan::down_to(scan, arena, start.base, from.clone());
     let mut whole = true;
+    let mut merge = Merge::new(arena, start.base);
     let kept = |seen: &ScannedEntry| cuts.get(seen.stream).is_some_and(|&cut| seen.position < cut);
     let mut entries: Vec<ScannedEntry> = scan.entries().filter(kept).collect();
     for (stream, (cut, own)) in start.cuts.iter().zip(&start.own).enumerate() {
@@ -65,7 +66,9 @@ pub(crate) fn complete<T: Transport>(
                 .settle(&ask, until, patience.worth, |answer| matches!(answer, Answer::Places { .. }))?;
             let Answer::Places { entries: found } = places else { unreachable!("nothing else was wanted") };
             for entry in found.iter().filter(|entry| entry.position < cut.len) {
-                fetch(arena, &mut bulk, start.base, entry, until + patience.limit)?;
+                if merge.fetch(&mut bulk, entry, until + patience.limit)? == Fetched::Over {
+                    continue;
+                }
                 let place = EntryRef { offset: entry.offset, len: entry.len };
                 entries.push(ScannedEntry { stream, position: entry.position, place });
                 reach(ReplicaStep::Fetched);
@@ -77,6 +80,7 @@ pub(crate) fn complete<T: Transport>(
         // set in which the entry is cut off, and reported what it was counted for before.
         whole &= fill(&entries[before..], own.len..cut.len);
     }
+    whole &= merge.settle(&mut entries);
     scan.cut(&arena.memory, &cuts);
     reach(ReplicaStep::Completed);
     Ok(Tail { whole, from, entries })
@@ -98,57 +102,6 @@ fn forget_younger(arena: &CheckedArena<Mapped>, base: Term) {
             longarm_store::segment::forget(memory, sums, segment);
         }
     }
-}
-
-/// Fetches one entry, and the lines of the segments that it is in. Bytes that do not verify are an error, and
-/// never replace a line that verifies.
-pub(super) fn fetch<Q: longarm_fabric::QueuePair>(
-    arena: &CheckedArena<Mapped>,
-    bulk: &mut Bulk<'_, Q>,
-    base: Term,
-    entry: &EntryAt,
-    until: Nanos,
-) -> Result<(), PeerError> {
-    let CheckedArena { memory, sums } = arena;
-    let geometry = ArenaGeometry::read(memory, sums).expect(OWN_HEADER);
-    let (offset, len) = (entry.offset, u64::from(entry.len).next_multiple_of(8));
-    let segment = (offset / SEGMENT_BYTES) as u32;
-    let last = ((offset + len.max(1) - 1) / SEGMENT_BYTES) as u32;
-    if segment < geometry.table || last >= geometry.segments || !offset.is_multiple_of(LINE) {
-        return Err(PeerError::Broken(format!("it named an entry of {len} bytes at {offset:#x}")));
-    }
-    let bad = |what: String| PeerError::Broken(format!("{what}, which it sent, is not what it named"));
-    for segment in segment..=last {
-        let place = Place::new(ARENA_REGION, line_at(segment), LINE as u32);
-        let bytes = bulk.read(place, until)?;
-        let line = Line::from_bytes(bytes, sums, segment);
-        if !line.is_ok_and(|line| line.term == base && line.state != SegmentState::Free) {
-            return Err(bad(format!("the line of segment {segment}")));
-        }
-        memory.copy_in(line_at(segment), bytes);
-    }
-    copy(memory, bulk, offset, len, until)?;
-    match whole_entry(memory, sums, segment, offset) {
-        Some((position, place)) if (position, place.len) == (entry.position, entry.len) => Ok(()),
-        _ => Err(bad(format!("the entry at {offset:#x}"))),
-    }
-}
-
-fn copy<Q: longarm_fabric::QueuePair>(
-    memory: &Mapped,
-    bulk: &mut Bulk<'_, Q>,
-    offset: u64,
-    len: u64,
-    until: Nanos,
-) -> Result<(), PeerError> {
-    let mut at = 0;
-    while at < len {
-        let size = (len - at).min(u64::from(READ_MAX)) as u32;
-        let bytes = bulk.read(Place::new(ARENA_REGION, offset + at, size), until)?;
-        memory.copy_in(offset + at, bytes);
-        at += u64::from(size);
-    }
-    Ok(())
 }
 
 /// Finds where the entries of a stream are, from the position `from` on: the answer to a candidate that

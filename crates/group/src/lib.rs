@@ -33,6 +33,7 @@ mod leader_term;
 mod leaving;
 mod liveness;
 mod log;
+mod merge;
 mod node;
 mod operate;
 mod options;

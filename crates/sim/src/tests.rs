@@ -329,6 +329,15 @@ fn what_a_replica_let_go_of_does_not_come_back_with_a_line() {
     are_sound("group-strands", &[86_485]);
 }
 
+/// A candidate had been given a segment in its next use when it left. It fetched what another replica had
+/// there in the older use, and lost the entries of the younger one; a follower that had both counted them
+/// twice.
+/// `Mutant::FetchOlder` brings this fault back.
+#[test]
+fn a_candidate_keeps_the_younger_use_of_a_segment() {
+    are_sound("group-strands", &[1_838_834_891_785]);
+}
+
 /// A follower went and came back before the leader's stream looked, and so it went on counting while it was
 /// synced anew.
 #[test]

@@ -60,8 +60,10 @@ impl StandbyIndex {
         }
     }
 
-    /// Takes the index for a new leader, over the start set of `base`, which is here and is cut at `cuts`.
-    pub fn take(&mut self, sums: &SumKey, base: Term, cuts: &[u64]) -> Option<Standby<Mapped>> {
-        self.index.take().and_then(|standby| standby.finish(sums, base, cuts))
+    /// Takes the index for a new leader: over a start set of that base which is here without a gap, and is
+    /// cut there. Over one that has gaps nobody leads with a standby index.
+    pub fn take(&mut self, sums: &SumKey, whole: Option<(Term, &[u64])>) -> Option<Standby<Mapped>> {
+        let index = self.index.take();
+        whole.and_then(|(base, cuts)| index?.finish(sums, base, cuts))
     }
 }
