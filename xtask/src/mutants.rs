@@ -167,6 +167,8 @@ const MUTANTS: &[(&str, Finder)] = &[
             "inbound::tests::fetching::an_entry_of_an_older_use_is_not_taken_over_a_younger_one",
         ),
     ),
+    ("WalkNoBound", Sim("group-scans-narrow", 0)),
+    ("WalkNoMarks", Sim("group-scans-narrow", 0)),
     ("LeftFirst", Test("longarm-index", "tree::tests::cuts::split_of_a_leaf")),
     ("NoGeneration", Test("longarm-index", "tree::tests::cuts::merge_into_the_left_neighbour")),
     ("NodeLater", Test("longarm-index", "tree::tests::cuts::a_step_is_seen_as_a_whole")),

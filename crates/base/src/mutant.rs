@@ -149,6 +149,10 @@ pub enum Mutant {
     ContentUnderLine,
     /// A candidate that has a segment in its next use takes entries of the older one (M3).
     FetchOlder,
+    /// A client that walks over a tree does not READ what is committed (decision 32).
+    WalkNoBound,
+    /// A client that walks over a tree does not look at its leaves again (decision 32).
+    WalkNoMarks,
     /// A step's flush stores left nodes before the right ones that they name (B2).
     LeftFirst,
     /// A reader does not compare the generation of a node with that of the pointer (B2).

@@ -303,5 +303,7 @@ pub(crate) fn add(a: ClientCounters, b: ClientCounters) -> ClientCounters {
         served: a.served + b.served,
         pages: a.pages + b.pages,
         pages_again: a.pages_again + b.pages_again,
+        walks: a.walks + b.walks,
+        walks_left: a.walks_left + b.walks_left,
     }
 }

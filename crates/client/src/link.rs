@@ -16,6 +16,7 @@ use longarm_index::control::{self, GEOMETRY_PLACE, HEARTBEAT_PLACE, Heartbeat, S
 use longarm_index::hash::layout::INDEX_REGION;
 use longarm_index::hash::{Geometry, ReadGranularity};
 use longarm_memory::{Backing, HashKey, Region, RegionOptions, SumKey};
+use longarm_store::progress::layout::PROGRESS_REGION;
 use longarm_wire::{ARENA_REGION, Hello, MESSAGE_MAX, RING_REGION, Response, Status, Welcome};
 
 use crate::calendar::Calendar;
@@ -88,6 +89,10 @@ pub struct ClientCounters {
     pub pages: u64,
     /// Pages and parts that were asked for again, since the answer did not count or did not come.
     pub pages_again: u64,
+    /// Pages of scans that the client made itself, by READs.
+    pub walks: u64,
+    /// Pages that it began to make, and asked for then, as they changed meanwhile or could not be had so.
+    pub walks_left: u64,
 }
 
 /// An answer, copied out of the ring.
@@ -129,6 +134,8 @@ pub(crate) struct Link<Q> {
     lease: ClientLease,
     index_bytes: u64,
     arena_bytes: u64,
+    /// Bytes of the region that says how far the leader's streams are; zero if it is not lent.
+    progress_bytes: u64,
     calendar: Calendar,
     done: Completions,
     /// When the server last did something that the client waited for, or when the wait began.
@@ -201,6 +208,7 @@ impl<Q: QueuePair> Link<Q> {
                 .ok_or_else(|| SetupError::Protocol(format!("{id:?} was not granted")))
         };
         let (index_bytes, arena_bytes) = (granted(INDEX_REGION)?, granted(ARENA_REGION)?);
+        let progress_bytes = granted(PROGRESS_REGION).unwrap_or(0);
         check_ring(granted(RING_REGION)?, welcome.ring_bytes)?;
         let stamp = Nanos(welcome.stamp);
         let mut lease = ClientLease::new(Nanos(welcome.lease));
@@ -221,6 +229,7 @@ impl<Q: QueuePair> Link<Q> {
             lease,
             index_bytes,
             arena_bytes,
+            progress_bytes,
             calendar: Calendar::default(),
             done: Completions::new(limits::QUEUE_DEPTH),
             heard: answered,
@@ -258,6 +267,15 @@ impl<Q: QueuePair> Link<Q> {
         }
         self.post_read(from, into, deadline)?;
         self.finish_reads(deadline)
+    }
+
+    /// READs how far the leader's streams are; `None` if it does not lend that.
+    pub(crate) fn progress(&mut self, from: Place, deadline: &Deadline) -> Result<Option<&[u8]>, Trouble> {
+        if from.offset + u64::from(from.len) > self.progress_bytes || from.len > limits::READ_MAX {
+            return Ok(None);
+        }
+        self.read(from, LARGE_AT, deadline)?;
+        Ok(Some(self.qp.landing(LARGE_AT, from.len)))
     }
 
     /// Posts a READ; [`finish_reads`](Self::finish_reads) ends it. If requests in flight fill the queue, or

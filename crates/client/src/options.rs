@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use longarm_fabric::Login;
 
+use crate::side::Side;
+
 /// Settings of a client.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -24,6 +26,10 @@ pub struct Options {
     pub spin: Duration,
     /// One GET in so many is reported to the server, for eviction; 0 for none.
     pub hint_every: u32,
+    /// Who makes the pages of scans: the replica that is asked, or the client, by READs of the replica's
+    /// memory. `None`: the one that was sooner done of late. Where the memory is not lent (over `verbs`), and
+    /// while the range is written, the replica makes them anyway.
+    pub scan_side: Option<Side>,
     /// The group to ask for, on a node with several; zero takes the node's only group.
     pub group: u64,
     /// Whether to connect to the leader, if a replica answers that does not lead.
@@ -41,6 +47,7 @@ impl Default for Options {
             cache: None,
             spin: Duration::from_micros(50),
             hint_every: 64,
+            scan_side: None,
             group: 0,
             follow: true,
         }

@@ -10,6 +10,7 @@ use longarm_fabric::{Channel, Grant, Granted, Incoming, QueuePair, Rights, Setup
 use longarm_group::{Lent, StartError, join, spawn};
 use longarm_host::{Mutex, Thread};
 use longarm_index::tree::TreeOptions;
+use longarm_index::tree::layout::TREE_REGION;
 use longarm_memory::{Backing, Region, RegionOptions};
 use longarm_ordered::{Door, Order, OrderedStats, Orderer, OrdererOptions, Orders, ScanConnection};
 use longarm_wire::{
@@ -39,6 +40,9 @@ impl Drop for ScanPlace {
 pub(crate) struct ScanDoor<Q> {
     door: Arc<Door<Q>>,
     lent: Arc<Lent>,
+    /// The tree's memory, for clients that walk over it themselves. A NIC would have to know all of it, so
+    /// over one it is not lent.
+    tree: Option<Arc<Region>>,
     sum_key: u64,
     group: u64,
     replica: ReplicaId,
@@ -85,10 +89,12 @@ impl<Q: QueuePair + 'static> ScanDoor<Q> {
             group: self.group,
             replica: self.replica,
         };
-        let grants = vec![
+        let mut grants = vec![
             Grant { id: ARENA_REGION, region: self.lent.arena.clone(), rights: Rights::READ },
             Grant { id: RING_REGION, region: ring.clone(), rights: Rights::WRITE },
         ];
+        let tree = self.tree.clone();
+        grants.extend(tree.map(|region| Grant { id: TREE_REGION, region, rights: Rights::READ }));
         let qp = incoming.accept(&welcome.encode(), grants, 0, &self.door.channel)?;
         let lent = |lent: &&Granted| lent.id == RING_REGION && lent.rights.allow(Rights::WRITE);
         let bytes = qp.granted().iter().find(lent).map_or(0, |lent| lent.bytes);
@@ -126,7 +132,7 @@ impl<Q: QueuePair + 'static> PreparedIndex<Q> {
         let channel = Channel::new().map_err(|e| StartError::Os("make an event counter", e))?;
         let bytes = (options.memory / TREE_SHARE).next_multiple_of(1 << 20);
         let tree = RegionOptions { name: "longarm-tree".into(), bytes, backing: Backing::Memory };
-        let tree = Region::create(&tree)?;
+        let tree = Arc::new(Region::create(&tree)?);
         let orders = Arc::new(Orders::new(channel.clone()));
         let door = Arc::new(Door::new(channel));
         let log = options.log.clone();
@@ -145,6 +151,7 @@ impl<Q: QueuePair + 'static> PreparedIndex<Q> {
         let scans = Arc::new(ScanDoor {
             door,
             lent: lent.clone(),
+            tree: (!options.registers()).then_some(tree),
             sum_key: group.sum_key,
             group: group.id,
             replica: group.replica,

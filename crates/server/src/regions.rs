@@ -14,7 +14,7 @@ use longarm_index::control::CONTROL_REGION;
 use longarm_index::control::layout::BYTES as CONTROL_BYTES;
 use longarm_index::hash::layout::INDEX_REGION;
 use longarm_memory::{Backing, OwnedWords, Region, RegionError, RegionOptions};
-use longarm_store::progress;
+use longarm_store::progress::layout::{self as progress, PROGRESS_REGION};
 use longarm_wire::ARENA_REGION;
 
 use crate::options::{Pages, ServerOptions};
@@ -39,18 +39,13 @@ pub(crate) fn create(options: &ServerOptions, sum_key: u64) -> Result<Lent, Star
     Ok(lent)
 }
 
-/// The regions that are lent to every client, for READ.
+/// The regions that are lent to every client, for READ. A replica's says how far its streams are, too.
 pub(crate) fn lend(lent: &Lent) -> Vec<Grant> {
     let regions = [(CONTROL_REGION, &lent.control), (INDEX_REGION, &lent.index), (ARENA_REGION, &lent.arena)];
+    let progress = lent.progress.as_ref().map(|region| (PROGRESS_REGION, region));
     let grant =
         |(id, region): (RegionId, &Arc<Region>)| Grant { id, region: region.clone(), rights: Rights::READ };
-    regions.into_iter().map(grant).collect()
-}
-
-/// The region that says how far a replica's streams are, which is lent to other replicas, for READ.
-pub(crate) fn lend_progress(lent: &Lent) -> Grant {
-    let region = lent.progress.clone().expect("a replica has this region");
-    Grant { id: progress::layout::PROGRESS_REGION, region, rights: Rights::READ }
+    regions.into_iter().chain(progress).map(grant).collect()
 }
 
 /// The page of a replica, which its leader writes.
@@ -61,7 +56,7 @@ pub(crate) fn create_page(options: &ServerOptions) -> Result<Arc<Region>, StartE
 /// The regions of a replica: all of these, and the one in which its streams say how far they are while it
 /// leads.
 pub(crate) fn create_of_replica(options: &ServerOptions, sum_key: u64) -> Result<Lent, StartError> {
-    let bytes = progress::layout::bytes(options.workers + 1);
+    let bytes = progress::bytes(options.workers + 1);
     let progress = Some(of_replica(options, "longarm-progress", bytes)?);
     Ok(Lent { progress, ..create(options, sum_key)? })
 }

@@ -29,7 +29,6 @@ pub(crate) struct PreparedReplica<T: Transport> {
     prepared: Prepared<T>,
     endpoint: Arc<GroupEndpoint<T::Qp>>,
     index: Option<PreparedIndex<T::Qp>>,
-    progress: Grant,
     grants: Vec<Grant>,
 }
 
@@ -43,7 +42,7 @@ impl<T: Transport> PreparedReplica<T> {
         }
         let lent = Arc::new(regions::create_of_replica(&options, group.sum_key)?);
         let page = regions::create_page(&options)?;
-        let (grants, progress) = (lend(&lent), regions::lend_progress(&lent));
+        let grants = lend(&lent);
         let index = options.ordered.then(|| PreparedIndex::new(&options, &lent, &page)).transpose()?;
         let scans = index.as_ref().map(|index| index.scans.clone());
         let seed = Seed {
@@ -56,12 +55,12 @@ impl<T: Transport> PreparedReplica<T> {
         };
         let prepared = Prepared::new(seed)?;
         let endpoint = Arc::new(GroupEndpoint::new(Some(prepared.inbound()), scans));
-        Ok(PreparedReplica { options, prepared, endpoint, index, progress, grants })
+        Ok(PreparedReplica { options, prepared, endpoint, index, grants })
     }
 
     /// The regions that it lends to clients, and to the leader of a term.
     pub fn grants(&self) -> Vec<Grant> {
-        [self.grants.clone(), self.prepared.grants(), vec![self.progress.clone()]].concat()
+        [self.grants.clone(), self.prepared.grants()].concat()
     }
 
     /// The endpoint for connections that ask for its group.

@@ -96,6 +96,7 @@ struct Sums {
     in_doubt: usize,
     pages: usize,
     no_page: usize,
+    walks: u64,
     faults: u64,
     steps: u64,
     events: u64,
@@ -121,6 +122,7 @@ fn run_some(args: &Args, scenario: &Scenario, next: &AtomicU64, sums: &Mutex<Sum
         sums.in_doubt += report.in_doubt;
         sums.pages += report.pages;
         sums.no_page += report.no_page;
+        sums.walks += report.walks;
         sums.faults += report.faults;
         sums.steps += report.steps;
         sums.events += report.events;
@@ -234,7 +236,8 @@ fn main() -> ExitCode {
             sums.violations.len()
         );
         if sums.pages > 0 {
-            println!("{:14}{} pages of scans, {} asked for in vain", "", sums.pages, sums.no_page);
+            let Sums { pages, walks, no_page, .. } = sums;
+            println!("{:14}{pages} pages of scans, {walks} by clients alone, {no_page} in vain", "");
         }
         if !sums.gaps.is_empty() {
             let (handed, [half, almost, most]) = (sums.gaps.len(), spread(&sums.gaps));

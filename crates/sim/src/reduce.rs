@@ -253,6 +253,7 @@ mod tests {
             in_doubt: 0,
             pages: 0,
             no_page: 0,
+            walks: 0,
             faults,
             steps: 0,
             events: 0,

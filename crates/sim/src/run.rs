@@ -45,6 +45,8 @@ pub struct Report {
     pub pages: usize,
     /// The number of pages that clients asked for in vain.
     pub no_page: usize,
+    /// The number of pages that clients made themselves.
+    pub walks: u64,
     /// The number of faults that struck.
     pub faults: u64,
     /// Steps of the world.
@@ -181,6 +183,7 @@ impl Run {
             in_doubt: judged.in_doubt,
             pages: judged.pages,
             no_page: judged.no_page,
+            walks: judged.walks,
             faults: self.faults,
             steps: self.world.steps(),
             events: self.judge.as_ref().map_or(0, |judge| judge.borrow().heard()),

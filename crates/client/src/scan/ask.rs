@@ -21,6 +21,7 @@ use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::error::{Error, refusal};
 use crate::link::Trouble;
+use crate::side::{Answered, Side, Size};
 
 /// The bytes of large values after which a page ends: the caller has all of a page in memory.
 const FAR_BYTES_MAX: u64 = 4 << 20;
@@ -36,14 +37,14 @@ const PAUSE_SHARE: u64 = 8;
 /// A page that was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Asked {
-    operation: u64,
+    pub(super) operation: u64,
     /// The leader on which the client had its lease, and the term that the request named.
-    boot: u64,
-    term: Term,
+    pub(super) boot: u64,
+    pub(super) term: Term,
 }
 
 /// Why there is no page yet.
-enum Miss {
+pub(super) enum Miss {
     /// No connection to a replica could be made.
     Unreached(String),
     /// The connection to the replica is of no use any more: for so long others are asked.
@@ -60,7 +61,7 @@ enum Miss {
 
 /// The tries for one page.
 #[derive(Default)]
-struct Tries {
+pub(super) struct Tries {
     began: Option<Nanos>,
     /// Replicas that failed in a row.
     failed: usize,
@@ -73,7 +74,33 @@ struct Tries {
 impl<T: Transport> Client<T> {
     /// The next page of a scan, which may have been asked for before.
     pub(crate) fn next_page(&mut self, rest: &Rest, asked: Option<Asked>) -> Result<Came, Error> {
-        self.until_answered(rest, asked, |client, asked, arrived, deadline| {
+        if asked.is_some() {
+            return self.asked_page(rest, asked, &self.deadline());
+        }
+        let (deadline, size) = (&self.deadline(), Size::of_limit(rest.limit().into()));
+        let (began, side) = (now(), self.scan_side(rest));
+        let walked = if side == Side::Client { self.walked_page(rest, deadline)? } else { None };
+        let came = match walked {
+            Some(came) => Ok(came),
+            None => self.asked_page(rest, None, deadline),
+        };
+        // What a walk took in vain is part of its time.
+        let (ended, took) = (now(), now().since(began));
+        match side {
+            Side::Client => self.scans.selector.read_round(ended, size, took),
+            Side::Server => self.scans.selector.answered(ended, size, Answered { took, bytes: 0 }),
+        }
+        came
+    }
+
+    /// Who is to make the next page.
+    fn scan_side(&mut self, rest: &Rest) -> Side {
+        let size = Size::of_limit(rest.limit().into());
+        self.options.scan_side.unwrap_or_else(|| self.scans.selector.choose(now(), size, 1))
+    }
+
+    fn asked_page(&mut self, rest: &Rest, asked: Option<Asked>, deadline: &Deadline) -> Result<Came, Error> {
+        self.until_answered(rest, asked, deadline, |client, asked, arrived, deadline| {
             let answer = decode(arrived)?;
             let mut came = Came::take(&answer, rest).map_err(foul)?;
             client.check_led(asked, arrived.at, deadline)?;
@@ -85,20 +112,28 @@ impl<T: Transport> Client<T> {
 
     /// The next part of a count.
     pub(crate) fn next_count(&mut self, rest: &Rest) -> Result<Counted, Error> {
-        self.until_answered(rest, None, |client, asked, arrived, deadline| {
+        self.until_answered(rest, None, &self.deadline(), |client, asked, arrived, deadline| {
             let counted = Counted::take(&decode(arrived)?, rest).map_err(foul)?;
             client.check_led(asked, arrived.at, deadline)?;
             Ok(counted)
         })
     }
 
-    /// Asks for a page without waiting for anything; `None` if that is not possible now.
+    /// Asks for a page without waiting for anything; `None` if that is not possible now, or if the client is
+    /// to make it.
     pub(crate) fn ask_ahead(&mut self, rest: &Rest) -> Option<Asked> {
+        if self.scan_side(rest) == Side::Client {
+            return None;
+        }
         self.send_scan(rest).ok()
     }
 
-    /// Asks for a page; waits for a lease and for a connection, if there are none.
+    /// Asks for a page, unless the client is to make it; waits for a lease and for a connection, if there are
+    /// none.
     pub(crate) fn ask_soon(&mut self, rest: &Rest) -> Option<Asked> {
+        if self.scan_side(rest) == Side::Client {
+            return None;
+        }
         let deadline = self.deadline();
         let mut tries = Tries::default();
         self.ask(rest, &mut tries, &deadline).ok()
@@ -108,9 +143,9 @@ impl<T: Transport> Client<T> {
         &mut self,
         rest: &Rest,
         mut ahead: Option<Asked>,
+        deadline: &Deadline,
         mut take: impl FnMut(&mut Client<T>, Asked, &ScanArrived, &Deadline) -> Result<R, Miss>,
     ) -> Result<R, Error> {
-        let deadline = &self.deadline();
         let mut tries = Tries::default();
         loop {
             let asked = match ahead.take() {
@@ -135,6 +170,12 @@ impl<T: Transport> Client<T> {
     }
 
     fn ask(&mut self, rest: &Rest, tries: &mut Tries, deadline: &Deadline) -> Result<Asked, Miss> {
+        self.reach_replica(tries, deadline)?;
+        self.send_scan(rest)
+    }
+
+    /// Has a lease on the leader, and a connection to a replica: the last of the list.
+    pub(super) fn reach_replica(&mut self, tries: &mut Tries, deadline: &Deadline) -> Result<(), Miss> {
         self.ensure_lease(deadline).map_err(Miss::Leader)?;
         let begun = now();
         let address = self.scans.replicas.choose(self.known(), self.address(), begun);
@@ -146,7 +187,7 @@ impl<T: Transport> Client<T> {
             }
         }
         tries.reached = true;
-        self.send_scan(rest)
+        Ok(())
     }
 
     /// Notes that a replica could not be connected to.
@@ -199,7 +240,7 @@ impl<T: Transport> Client<T> {
     }
 
     /// Checks that the leader of the page's term led at `at`, after the answer came.
-    fn check_led(&mut self, asked: Asked, at: Nanos, deadline: &Deadline) -> Result<(), Miss> {
+    pub(super) fn check_led(&mut self, asked: Asked, at: Nanos, deadline: &Deadline) -> Result<(), Miss> {
         let mut looked = false;
         loop {
             let link = self.connected().map_err(Miss::Leader)?;
@@ -219,7 +260,7 @@ impl<T: Transport> Client<T> {
 
     /// Checks that no item of the page was gone when the page was made. An item that is surely in time at
     /// `at` is; of another one the leader knows. If it still has this version, the item was there before.
-    fn check_time(&mut self, came: &Came, at: Nanos, deadline: &Deadline) -> Result<(), Miss> {
+    pub(super) fn check_time(&mut self, came: &Came, at: Nanos, deadline: &Deadline) -> Result<(), Miss> {
         for item in &came.items {
             let link = self.connected().map_err(Miss::Leader)?;
             if link.is_in_time(item.expiry, at) {
@@ -238,7 +279,7 @@ impl<T: Transport> Client<T> {
 
     /// READs the values that did not come with the page. The page ends where one cannot be had, or where they
     /// are too many: it is then a page of a smaller range.
-    fn fetch_far(&mut self, came: &mut Came, deadline: &Deadline) -> Result<(), Miss> {
+    pub(super) fn fetch_far(&mut self, came: &mut Came, deadline: &Deadline) -> Result<(), Miss> {
         let mut fetched = 0;
         for far in std::mem::take(&mut came.far) {
             let item = &came.items[far.number];
@@ -330,7 +371,7 @@ fn left(why: String, shun: Duration) -> Miss {
 }
 
 /// Trouble on the connection to a replica.
-fn of_replica(trouble: Trouble) -> Miss {
+pub(super) fn of_replica(trouble: Trouble) -> Miss {
     match trouble {
         Trouble::Broken(why) | Trouble::Lost(why) => left(why, SHUN_BRIEFLY),
         _ => left("the replica did not answer in time".into(), SHUN_LONG),

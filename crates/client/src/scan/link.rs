@@ -10,18 +10,23 @@ use longarm_fabric::{
     Ticket, Transport,
 };
 use longarm_host::now;
+use longarm_index::tree::layout::TREE_REGION;
 use longarm_memory::{Backing, Region, RegionOptions, SumKey};
 use longarm_store::object;
 use longarm_wire::{ARENA_REGION, RING_REGION, SCAN_MESSAGE_MAX, ScanAnswer, ScanHello, ScanWelcome};
 
+use super::nodes::Nodes;
 use super::replicas::Replicas;
 use crate::deadline::Deadline;
 use crate::link::{Trouble, check_ring};
 use crate::options::Options;
+use crate::side::{Rule, Selector, Settings};
 
 /// Landing bytes for values that are fetched in pieces.
 const PIECES: u32 = 4;
 const LANDING: u32 = PIECES * limits::READ_MAX;
+/// Streams of a leader that a READ of the tree's header has room for at first.
+const STREAMS: usize = 16;
 /// How long a replica may take for an answer, before another one is asked: it tries for 20 milliseconds, and
 /// then says so.
 const ANSWER_WITHIN: Nanos = Nanos::from_millis(500);
@@ -33,13 +38,17 @@ pub(crate) struct Scans<Q> {
     pub(crate) links: Vec<ScanLink<Q>>,
     /// The number of the last request.
     pub(crate) operation: u64,
+    /// Who makes pages, if nobody has decided.
+    pub(crate) selector: Selector,
 }
 
 impl<Q> Scans<Q> {
     /// No connection yet; `first` spreads clients over replicas.
     pub(crate) fn new(first: u64) -> Scans<Q> {
         // Any bits of the number will do.
-        Scans { replicas: Replicas::new(first as u32 as usize), links: Vec::new(), operation: 0 }
+        let replicas = Replicas::new(first as u32 as usize);
+        let selector = Selector::new(Settings { seed: first, rule: Rule::Times, nanos_per_kib: 0 });
+        Scans { replicas, links: Vec::new(), operation: 0, selector }
     }
 
     /// Asks this replica next; `false` if there is no connection to it.
@@ -60,12 +69,25 @@ pub(crate) struct ScanArrived {
     pub(crate) at: Nanos,
 }
 
+/// Where a READ landed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Landed {
+    at: u32,
+    len: u32,
+}
+
 pub(crate) struct ScanLink<Q> {
     pub(crate) address: Address,
     qp: Q,
     mailbox: Mailbox,
-    sums: SumKey,
+    pub(super) sums: SumKey,
     arena_bytes: u64,
+    /// Bytes of the tree's region; zero if the replica does not lend it.
+    pub(super) tree_bytes: u64,
+    /// Streams for which the tree's header has room, as far as is known.
+    pub(super) streams: usize,
+    /// Inner nodes of the tree.
+    pub(super) nodes: Nodes,
     done: Completions,
     reads_open: usize,
     /// Why the connection is of no use any more.
@@ -110,6 +132,7 @@ impl<Q: QueuePair> ScanLink<Q> {
         };
         let missing = |what: &str| SetupError::Protocol(format!("the replica lent no {what}"));
         let arena_bytes = granted(ARENA_REGION).ok_or_else(|| missing("arena"))?;
+        let tree_bytes = granted(TREE_REGION).unwrap_or(0);
         check_ring(granted(RING_REGION).ok_or_else(|| missing("request ring"))?, welcome.ring_bytes)?;
         if options.group != 0 && welcome.group != options.group {
             return Err(SetupError::Protocol(format!("the replica is of group {:016x}", welcome.group)));
@@ -121,6 +144,9 @@ impl<Q: QueuePair> ScanLink<Q> {
             qp: connected.qp,
             sums: SumKey::new(welcome.sum_key),
             arena_bytes,
+            tree_bytes,
+            streams: STREAMS,
+            nodes: Nodes::default(),
             done: Completions::new(limits::QUEUE_DEPTH),
             reads_open: 0,
             foul: None,
@@ -182,18 +208,53 @@ impl<Q: QueuePair> ScanLink<Q> {
         wanted: &ScanWanted<'_>,
         deadline: &Deadline,
     ) -> Result<Option<Vec<u8>>, Trouble> {
-        // The place came from another machine, so it is checked before it is used.
-        let end = entry.offset.checked_add(u64::from(entry.len));
-        let longest = limits::KEY_MAX + limits::VALUE_MAX + 4096;
-        if end.is_none_or(|end| end > self.arena_bytes) || entry.len as usize > longest {
-            return Err(Trouble::Broken("the replica names a value outside of its arena".into()));
-        }
+        self.check_place(entry)?;
         let mut bytes = Vec::new();
         self.fetch(entry, &mut bytes, deadline)?;
         Ok(match object::read(&bytes, entry.offset, &self.sums) {
             Ok(found) if found.csn == wanted.csn && found.key == wanted.key => Some(found.value.to_vec()),
             _ => None,
         })
+    }
+
+    /// Checks a place, which came from another machine, before it is used.
+    pub(super) fn check_place(&self, entry: EntryRef) -> Result<(), Trouble> {
+        let end = entry.offset.checked_add(u64::from(entry.len));
+        let longest = limits::KEY_MAX + limits::VALUE_MAX + 4096;
+        if end.is_none_or(|end| end > self.arena_bytes) || entry.len as usize > longest {
+            return Err(Trouble::Broken("the replica names a value outside of its arena".into()));
+        }
+        Ok(())
+    }
+
+    /// READs all of these places, which together fit the landing buffer; complete on return.
+    pub(super) fn read_all(&mut self, places: &[Place], deadline: &Deadline) -> Result<Vec<Landed>, Trouble> {
+        let (mut landed, mut at) = (Vec::with_capacity(places.len()), 0);
+        for &from in places {
+            landed.push(Landed { at, len: from.len });
+            self.post(Op::Read { from, into: at }, deadline)?;
+            at += from.len.next_multiple_of(64);
+        }
+        self.finish_reads(deadline)?;
+        Ok(landed)
+    }
+
+    /// What was READ as number `i`.
+    pub(super) fn landed(&self, landed: &[Landed], i: usize) -> &[u8] {
+        self.qp.landing(landed[i].at, landed[i].len)
+    }
+
+    /// Waits until every READ posted is complete.
+    fn finish_reads(&mut self, deadline: &Deadline) -> Result<(), Trouble> {
+        self.qp.ring();
+        while self.reads_open > 0 {
+            if self.pump() == 0 {
+                self.check(deadline)?;
+                self.qp.wait(Duration::from_millis(1));
+            }
+        }
+        self.check(deadline)?;
+        Ok(())
     }
 
     fn fetch(&mut self, entry: EntryRef, into: &mut Vec<u8>, deadline: &Deadline) -> Result<(), Trouble> {
@@ -209,14 +270,7 @@ impl<Q: QueuePair> ScanLink<Q> {
                     at += len;
                 }
             }
-            self.qp.ring();
-            while self.reads_open > 0 {
-                if self.pump() == 0 {
-                    self.check(deadline)?;
-                    self.qp.wait(Duration::from_millis(1));
-                }
-            }
-            self.check(deadline)?;
+            self.finish_reads(deadline)?;
             // The pieces landed one behind the other.
             into.extend_from_slice(self.qp.landing(0, at - first));
         }

@@ -8,10 +8,12 @@ mod ask;
 mod iter;
 mod link;
 mod merge;
+mod nodes;
 mod page;
 mod range;
 mod replicas;
 mod token;
+mod walk;
 
 use longarm_fabric::Transport;
 
@@ -42,6 +44,30 @@ impl<T: Transport> Client<T> {
         let rest = Rest::of(scan, token)?;
         let came = if rest.is_empty() { Came::nothing() } else { self.next_page(&rest, None)? };
         Ok(came.into_page(scan.is_reverse()))
+    }
+
+    /// The item with the least key.
+    pub fn first(&mut self) -> Result<Option<ScanItem>, Error> {
+        self.one(Scan::all())
+    }
+
+    /// The item with the greatest key.
+    pub fn last(&mut self) -> Result<Option<ScanItem>, Error> {
+        self.one(Scan::all().reverse())
+    }
+
+    /// The item with the greatest key that is not above this one.
+    pub fn floor(&mut self, key: &[u8]) -> Result<Option<ScanItem>, Error> {
+        self.one(Scan::range(..=key).reverse())
+    }
+
+    /// The item with the least key that is not below this one.
+    pub fn ceiling(&mut self, key: &[u8]) -> Result<Option<ScanItem>, Error> {
+        self.one(Scan::range(key..))
+    }
+
+    fn one(&mut self, scan: Scan) -> Result<Option<ScanItem>, Error> {
+        Ok(self.scan_page(&scan.limit(1), None)?.items.pop())
     }
 
     /// The number of keys of a scan, at most its limit. Up to 65,536 keys are counted at one instant; a

@@ -4,6 +4,7 @@ use std::ops::{Bound, RangeBounds};
 
 use longarm_base::limits::KEY_MAX;
 use longarm_base::{Term, UnixMillis};
+use longarm_index::tree::TreeRange;
 use longarm_wire::{COUNT_MAX, PAGE_ITEMS_MAX, ScanRequest};
 
 use super::token::Token;
@@ -167,6 +168,11 @@ impl Rest {
     /// Whether a key is in the range that is left.
     pub(crate) fn has(&self, key: &[u8]) -> bool {
         RangeBounds::<[u8]>::contains(&(bytes(&self.low), bytes(&self.high)), key)
+    }
+
+    /// The range, as a walk over the tree has it.
+    pub(crate) fn range(&self) -> TreeRange<'_> {
+        TreeRange { low: bytes(&self.low), high: bytes(&self.high), reverse: self.reverse }
     }
 
     /// The request for the next page.

@@ -11,12 +11,16 @@ use longarm_base::random::SplitMix64;
 use longarm_fabric::Any;
 
 use super::group::{BOUND, Three};
+use crate::side::Side;
 use crate::{Client, Error, Options, Page, Scan, ScanItem, Token};
 
 fn connect(three: &Three) -> Client<Any> {
     let options = Options { timeout: BOUND, connect_timeout: BOUND, ..Options::default() };
     Client::connect_group(&three.addresses, options).expect("connect")
 }
+
+/// Who makes pages: whoever the client chooses, or one of the two.
+const SIDES: [Option<Side>; 3] = [None, Some(Side::Server), Some(Side::Client)];
 
 /// How far the clocks of the test and of the server may be apart about an item's end.
 const UNSURE: Duration = Duration::from_millis(20);
@@ -126,6 +130,7 @@ impl Model {
                 self.check(&drawn, None, &Seen { asked, came, items: &items, whole });
             }
             2 => self.look_at_a_count(client, &drawn),
+            3 => self.look_for_one(client, draw),
             _ => drop(self.look_at_a_page(client, &drawn, None)),
         }
     }
@@ -154,6 +159,27 @@ impl Model {
             drawn.limit > 0 && (drawn.has)(key) && end.is_none() && !keys.contains(*key)
         });
         assert!(left.is_none(), "{left:?} is on no page");
+    }
+
+    /// Looks for one item by the order of keys.
+    fn look_for_one(&self, client: &mut Client<Any>, draw: &mut SplitMix64) {
+        let (key, which, asked) = (key_of(draw.below(400)), draw.below(4), Instant::now());
+        let found = match which {
+            0 => client.first(),
+            1 => client.last(),
+            2 => client.floor(&key),
+            _ => client.ceiling(&key),
+        };
+        let (items, came) = (Vec::from_iter(found.expect("a lookup")), Instant::now());
+        let (scan, has): (Scan, Has) = match which {
+            0 => (Scan::all(), Box::new(|_| true)),
+            1 => (Scan::all().reverse(), Box::new(|_| true)),
+            2 => (Scan::all().reverse(), Box::new(move |it| *it <= key[..])),
+            _ => (Scan::all(), Box::new(move |it| *it >= key[..])),
+        };
+        let whole = items.is_empty();
+        let drawn = Drawn { scan, keys_only: false, has, limit: 1 };
+        self.check(&drawn, None, &Seen { asked, came, items: &items, whole });
     }
 
     fn look_at_a_count(&self, client: &mut Client<Any>, drawn: &Drawn) {
@@ -216,10 +242,13 @@ fn a_page_shows_what_was_just_acknowledged() {
         for _ in 0..draw.below(4) {
             model.write(&mut client, &mut draw);
         }
+        client.options.scan_side = SIDES[draw.below(3) as usize];
         model.look(&mut client, &mut draw);
         looks += 1;
     }
     assert!(looks > 20, "only {looks} in {:?}", begun.elapsed());
+    let counters = client.counters();
+    assert!(counters.walks > 0 && counters.pages > 0, "both sides made pages: {counters:?}");
 }
 
 /// Bytes that show where each of them belongs.
@@ -247,8 +276,10 @@ fn values_of_every_size_come_back_byte_for_byte() {
             assert!(page.items.len() == 1 && page.items[0].value == value, "{size} bytes");
             stored.insert(key, value);
         }
-        for scan in [Scan::all(), Scan::all().reverse(), Scan::all().page(7), Scan::prefix("size 0")] {
-            let items: Result<Vec<_>, _> = client.scan(&scan).collect();
+        let scans = [Scan::all(), Scan::all().reverse(), Scan::all().page(7), Scan::prefix("size 0")];
+        for (scan, side) in scans.iter().flat_map(|scan| SIDES.map(|side| (scan, side))) {
+            client.options.scan_side = side;
+            let items: Result<Vec<_>, _> = client.scan(scan).collect();
             let mut items = items.expect("scan");
             if scan.is_reverse() {
                 items.reverse();
@@ -357,6 +388,7 @@ fn loses(name: &str, all_lost: &[Lost]) {
             for (number, &lost) in all_lost.iter().enumerate() {
                 let scan = Scan::all().page(40);
                 let scan = if number % 2 == 1 { scan.reverse() } else { scan };
+                client.options.scan_side = SIDES[number % 3];
                 is_whole(&mut three, &mut client, &scan, lost);
             }
         }));
@@ -478,6 +510,7 @@ fn pages_of_keys_that_are_written_all_the_time_are_instants() {
         while !writers.iter().all(|writer| writer.is_finished()) {
             let scan = Scan::prefix("n").page([64, 16, 5][turn / 10 % 3]);
             let scan = if turn / 30 % 2 == 1 { scan.reverse() } else { scan };
+            pager.options.scan_side = SIDES[turn % 3];
             let before = written.newest.lock().expect("nobody panics with it").clone();
             let page = pager.scan_page(&scan, None).expect("a page");
             taken.push(Taken { before, scan, page });

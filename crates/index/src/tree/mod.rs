@@ -1,4 +1,5 @@
-//! Ordered tree: keys in order with version and place, in nodes that verify themselves.
+//! Ordered tree: keys in order with version and place, in nodes that verify themselves. A B-link tree (Cell
+//! 2.2).
 //!
 //! `layout` freezes the bytes, `record`, `node`, `edit` and `encode` are pure functions of one node, `header`
 //! of the header; `rules` says what an entry does to its key. `owner` has steps of changes, with `places`,

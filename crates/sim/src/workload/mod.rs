@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use longarm_base::random::SplitMix64;
 use longarm_base::{Csn, Nanos};
+use longarm_client::side::Side;
 use longarm_client::{ClusterClient, Error, Options, Reply, RequestId, Topology, Write};
 use longarm_fabric::sim::Sim;
 use longarm_history::NEVER;
@@ -96,7 +97,7 @@ impl Worker {
     /// Works until all operations are done. Panics if a GET finds bytes that no client can have written.
     pub fn run(self, sim: &Sim, topology: Topology) {
         let several = topology.groups().len() > 1;
-        let mut client = client_of(sim, topology);
+        let mut client = client_of(sim, topology, scan_side(self.number));
         // A group that no replica leads must not hold up the others.
         if !several {
             open_all(&mut client);
@@ -110,6 +111,7 @@ impl Worker {
         while work.begun < end {
             work.go_on(end);
         }
+        work.worker.noted.borrow_mut().walks += work.client.counters().walks;
         *work.worker.done.borrow_mut() += 1;
     }
 }
@@ -438,8 +440,14 @@ fn counted(found: &[u8]) -> u64 {
     number.unwrap_or_else(|| panic!("torn: a counter of {} bytes: {found:?}", found.len()))
 }
 
-fn client_of(sim: &Sim, topology: Topology) -> ClusterClient<Sim> {
+/// Who makes the pages of scans: of three clients the replicas, the client, and whoever it chooses.
+fn scan_side(number: u32) -> Option<Side> {
+    [None, Some(Side::Server), Some(Side::Client)][number as usize % 3]
+}
+
+fn client_of(sim: &Sim, topology: Topology, scan_side: Option<Side>) -> ClusterClient<Sim> {
     let options = Options {
+        scan_side,
         timeout: TIMEOUT,
         connect_timeout: TIMEOUT,
         spin: Duration::ZERO,
@@ -469,7 +477,7 @@ pub fn look_at_all(
     load: &Load,
     noted: &RefCell<Noted>,
 ) -> Result<Looks, Error> {
-    let mut client = client_of(sim, topology);
+    let mut client = client_of(sim, topology, None);
     open_all(&mut client);
     let (mut looks, all) = (Vec::new(), (0..keys).collect::<Vec<u32>>());
     for keys in all.chunks(AT_ONCE) {

@@ -32,6 +32,8 @@ pub struct Noted {
     pub counts: Vec<Count>,
     /// The number of pages that clients asked for in vain.
     pub no_page: usize,
+    /// The number of pages that clients made themselves.
+    pub walks: u64,
 }
 
 /// The time to live that a client gave to an item, perhaps for ever.
@@ -70,6 +72,8 @@ pub struct Judged {
     pub pages: usize,
     /// The number of pages that clients asked for in vain.
     pub no_page: usize,
+    /// The number of pages that clients made themselves.
+    pub walks: u64,
     /// The first violation.
     pub violation: Option<String>,
 }
@@ -86,6 +90,7 @@ impl Noted {
             in_doubt: plain.in_doubt + open + lost,
             pages: self.plain.pages().len(),
             no_page: self.no_page,
+            walks: self.walks,
             violation: plain
                 .violation
                 .map(|violation| violation.to_string())

@@ -1,0 +1,397 @@
+//! A page by the client alone: READs of a replica's tree and arena, and of the leader's committed words. No
+//! server's thread has a part in it (Cell 2.3, 2.4; decision 32; `docs/spec/ScanClient.tla`).
+//!
+//! (1) The client READs the tree's header: it is of the term of the leader on which the client has its lease.
+//!     Then it READs the leaves, none of which a later step has changed: they are the tree at that step.
+//! (2) It READs the values at their places in the replica's arena. Version and checksum say that they are the
+//!     ones; a moved one is not found.
+//! (3) It READs how far the leader's streams are committed. If the tree had all of that, no write that a GET
+//!     could have shown by then is missing: the page is of that moment. Else the client READs the header
+//!     until the tree has it, and then the marks of the leaves: if none has changed, no such write touched
+//!     them.
+//! (4) The lease on the leader covers the moment of (3). The replica needs none: if it stands still, or leads
+//!     astray, its tree does not come to have what the leader committed.
+//!
+//! All of it is tried once. Whatever keeps the page away, the replica is asked for it by a request.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use longarm_base::{EntryRef, Mutant, Place, Term};
+use longarm_fabric::{QueuePair, Transport};
+use longarm_host::now;
+use longarm_index::tree::layout::{NODES_AT, header_places};
+use longarm_index::tree::{Header, NodeView, Pointer, Sight, TreeRange, TreeStep, TreeWalk};
+use longarm_store::object;
+use longarm_store::progress::StreamMarks;
+use longarm_store::progress::layout::line_at;
+use longarm_wire::{ARENA_REGION, STREAMS_MAX};
+
+use super::ask::{Asked, Miss, Tries, of_replica};
+use super::link::ScanLink;
+use super::page::{Came, FarValue, ScanItem};
+use super::range::Rest;
+use crate::client::Client;
+use crate::deadline::Deadline;
+use crate::error::Error;
+use crate::link::Trouble;
+
+/// How often the same is READ again that was torn, and how often a way is gone again that led astray.
+const AGAIN: u32 = 8;
+/// Leaves that are READ at once.
+const LEAVES: usize = 16;
+/// Values, or marks, that are READ at once.
+const VALUES: usize = 64;
+/// Values longer than this are READ one by one, as those that a server names.
+const NEAR_MAX: u32 = 4096;
+/// Steps to the right on one level from which on the node that led there is forgotten.
+const RIGHTS: u32 = 2;
+
+/// The tree changed while it was READ, or is not there.
+const DISTURBED: Miss = Miss::Again("the tree changed meanwhile");
+
+/// The leaves of a page, and what stands in them.
+#[derive(Default)]
+struct Leaves {
+    items: Vec<ScanItem>,
+    /// The place of each item.
+    entries: Vec<EntryRef>,
+    more: bool,
+    used: Vec<Pointer>,
+}
+
+impl Leaves {
+    /// Takes what a leaf has of a range; whether the page is full.
+    fn take(&mut self, leaf: &NodeView<'_>, range: &TreeRange<'_>, limit: usize) -> Result<bool, Miss> {
+        let slots = range.slots(leaf);
+        let (first, count) = (slots.start, slots.len());
+        for i in (0..count).map(|i| first + if range.reverse { count - 1 - i } else { i }) {
+            let record = leaf.record(i).ok_or(DISTURBED)?;
+            let Some(entry) = record.entry else { continue };
+            let (mut key, value) = (Vec::new(), Vec::new());
+            leaf.key(i).append_to(&mut key);
+            self.items.push(ScanItem { key, value, csn: record.csn, expiry: record.expiry });
+            self.entries.push(entry);
+            if self.items.len() >= limit {
+                self.more = true;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl<T: Transport> Client<T> {
+    /// The next page of a scan by READs alone; `None` if it cannot be had so.
+    pub(crate) fn walked_page(&mut self, rest: &Rest, deadline: &Deadline) -> Result<Option<Came>, Error> {
+        let reached = self.reach_replica(&mut Tries::default(), deadline);
+        let walked = reached.and_then(|()| self.walk_page(rest, deadline));
+        match walked {
+            Ok(came) => {
+                self.counters.walks += 1;
+                Ok(Some(came))
+            }
+            Err(Miss::End(error)) => Err(error),
+            Err(_) => {
+                self.counters.walks_left += 1;
+                Ok(None)
+            }
+        }
+    }
+
+    fn walk_page(&mut self, rest: &Rest, deadline: &Deadline) -> Result<Came, Miss> {
+        let leader = self.connected().map_err(Miss::Leader)?;
+        let term = Term::from_bits(leader.welcome.term).unwrap_or_default();
+        let asked = Asked { operation: 0, boot: leader.welcome.boot, term };
+        let link = self.scans.links.last_mut().ok_or(DISTURBED)?;
+        let header = link.tree_header(deadline).map_err(of_replica)?.ok_or(DISTURBED)?;
+        if header.term != term {
+            return Err(Miss::Again("the tree is of another term"));
+        }
+        let Leaves { items, entries, more, used } = link.leaves(&header, rest, deadline)?;
+        let mut came = Came { items, more, ..Came::nothing() };
+        if rest.wants_values() {
+            link.near_values(&entries, &mut came, deadline)?;
+        }
+        let committed = self.committed(&header, deadline)?;
+        let at = now();
+        let link = self.scans.links.last_mut().ok_or(DISTURBED)?;
+        link.check_unchanged(&header, &committed, &used, deadline)?;
+        self.check_led(asked, at, deadline)?;
+        self.check_time(&came, at, deadline)?;
+        self.fetch_far(&mut came, deadline)?;
+        Ok(came)
+    }
+
+    /// How far each stream of the leader is committed.
+    fn committed(&mut self, header: &Header, deadline: &Deadline) -> Result<Vec<u64>, Miss> {
+        if Mutant::WalkNoBound.is_on() {
+            return Ok(Vec::new());
+        }
+        let link = self.connected().map_err(Miss::Leader)?;
+        let streams = header.applied.len();
+        let bytes = link.progress(StreamMarks::place(streams), deadline).map_err(Miss::Leader)?;
+        let bytes = bytes.ok_or(Miss::Again("the leader does not lend its progress"))?;
+        let of = |stream| StreamMarks::parse(&bytes[line_at(stream) as usize..], header.term);
+        let committed = (0..streams).map(|stream| of(stream).map(|marks| marks.committed));
+        committed.collect::<Option<_>>().ok_or(Miss::Again("the leader's words are of another term"))
+    }
+}
+
+impl<Q: QueuePair> ScanLink<Q> {
+    /// READs the header of the replica's tree; `None` if there is no tree, or none of it verified.
+    fn tree_header(&mut self, deadline: &Deadline) -> Result<Option<Header>, Trouble> {
+        if self.tree_bytes < NODES_AT {
+            return Ok(None);
+        }
+        for _ in 0..AGAIN {
+            let landed = self.read_all(&header_places(self.streams), deadline)?;
+            let copies = [self.landed(&landed, 0), self.landed(&landed, 1)];
+            if let Some(header) = Header::newest(copies, &self.sums) {
+                self.streams = header.applied.len();
+                self.nodes.turn_to(header.incarnation);
+                return Ok(Some(header));
+            }
+            // Perhaps there are more streams than were asked for.
+            self.streams = STREAMS_MAX;
+        }
+        Ok(None)
+    }
+
+    /// Walks over the leaves of a page.
+    fn leaves(&mut self, header: &Header, rest: &Rest, deadline: &Deadline) -> Result<Leaves, Miss> {
+        let (sums, bytes) = (self.sums.clone(), self.tree_bytes);
+        let sight = Sight { header, sums: &sums, bytes };
+        let (here, guesses, path) = Default::default();
+        let walker = Walker { link: self, sight, deadline, here, guesses, path, rights: 0, again: 0 };
+        walker.run(&rest.range(), rest.limit() as usize)
+    }
+
+    /// READs the values of a page's items at their places.
+    fn near_values(
+        &mut self,
+        entries: &[EntryRef],
+        came: &mut Came,
+        deadline: &Deadline,
+    ) -> Result<(), Miss> {
+        let (mut near, mut places) = (Vec::new(), Vec::new());
+        for (number, &entry) in entries.iter().enumerate() {
+            // The tree does not say how long the longest are; who asks the replica is told.
+            if entry.len == 0 {
+                return Err(Miss::Again("a value is longer than a place in the tree can say"));
+            }
+            self.check_place(entry).map_err(of_replica)?;
+            if entry.len > NEAR_MAX {
+                came.far.push(FarValue { number, entry });
+            } else {
+                near.push(number);
+                places.push(Place::new(ARENA_REGION, entry.offset, entry.len));
+            }
+        }
+        for (near, places) in near.chunks(VALUES).zip(places.chunks(VALUES)) {
+            let landed = self.read_all(places, deadline).map_err(of_replica)?;
+            for (i, (&number, place)) in near.iter().zip(places).enumerate() {
+                let item = &mut came.items[number];
+                match object::read(self.landed(&landed, i), place.offset, &self.sums) {
+                    Ok(found) if found.csn == item.csn && found.key == item.key => {
+                        item.value = found.value.to_vec();
+                    }
+                    _ => return Err(Miss::Again("a value moved")),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that no write up to these positions of the leader's streams is missing in the leaves that were
+    /// used: none is behind the header, or the tree has got it since, and it was not in these leaves.
+    fn check_unchanged(
+        &mut self,
+        header: &Header,
+        committed: &[u64],
+        used: &[Pointer],
+        deadline: &Deadline,
+    ) -> Result<(), Miss> {
+        let lacks = |header: &Header| committed.iter().zip(&header.applied).any(|(all, has)| all > has);
+        if !lacks(header) {
+            return Ok(());
+        }
+        for _ in 0..AGAIN {
+            let later = self.tree_header(deadline).map_err(of_replica)?.ok_or(DISTURBED)?;
+            if (later.incarnation, later.term) != (header.incarnation, header.term) {
+                return Err(DISTURBED);
+            }
+            if lacks(&later) {
+                continue;
+            }
+            for used in used.chunks(VALUES).filter(|_| !Mutant::WalkNoMarks.is_on()) {
+                let places: Vec<Place> = used.iter().map(|leaf| leaf.mark_place(header.unit)).collect();
+                let landed = self.read_all(&places, deadline).map_err(of_replica)?;
+                let mark = |i| u64::from_le_bytes(self.landed(&landed, i).try_into().expect("a word"));
+                if used.iter().enumerate().any(|(i, leaf)| !header.still_has(*leaf, mark(i))) {
+                    return Err(DISTURBED);
+                }
+            }
+            return Ok(());
+        }
+        Err(Miss::Again("the tree lacks what the leader has committed"))
+    }
+}
+
+/// A node that was READ for a pointer.
+type Node = (Pointer, Arc<[u8]>);
+
+/// A walk under way, with its READs.
+struct Walker<'a, Q> {
+    link: &'a mut ScanLink<Q>,
+    sight: Sight<'a>,
+    deadline: &'a Deadline,
+    /// Leaves that were READ ahead.
+    here: Vec<Node>,
+    /// Leaves that likely come next, in order.
+    guesses: VecDeque<Pointer>,
+    /// Inner nodes on the way down, which may be remembered ones.
+    path: Vec<Pointer>,
+    /// Steps to the right on the way down.
+    rights: u32,
+    /// What was torn or led astray so far.
+    again: u32,
+}
+
+impl<Q: QueuePair> Walker<'_, Q> {
+    fn run(mut self, range: &TreeRange<'_>, limit: usize) -> Result<Leaves, Miss> {
+        let mut leaves = Leaves::default();
+        let (mut walk, first) = TreeWalk::start(range, None, &self.sight);
+        let mut next = Next::of(&first);
+        let per_leaf = (self.sight.header.items / self.sight.header.nodes.max(1)).max(1) as usize;
+        let mut last = self.sight.header.root;
+        loop {
+            let pointer = match next {
+                Next::Read(pointer) => pointer,
+                Next::End => return Ok(leaves),
+                Next::Torn => {
+                    self.once_more()?;
+                    self.link.nodes.forget(last);
+                    last
+                }
+                Next::Stale => {
+                    self.once_more()?;
+                    self.forget_path();
+                    next = Next::of(&walk.again(&self.sight));
+                    continue;
+                }
+                Next::Later => return Err(DISTURBED),
+            };
+            let most = 1 + (limit - leaves.items.len()) / per_leaf;
+            let node = self.node(pointer, most.min(LEAVES))?;
+            last = pointer;
+            next = match walk.feed(pointer, &node, &self.sight) {
+                TreeStep::Leaf(leaf) => {
+                    leaves.used.push(pointer);
+                    if leaves.take(&leaf, range, limit)? {
+                        return Ok(leaves);
+                    }
+                    self.begin_way();
+                    // The next leaf is known. But a way down tells those behind it, too, to be READ at once.
+                    let alone = self.here.is_empty() && self.guesses.is_empty();
+                    match walk.go_on(range, &self.sight) {
+                        TreeStep::Read(_) if alone && most > 1 => Next::of(&walk.again(&self.sight)),
+                        step => Next::of(&step),
+                    }
+                }
+                step => Next::of(&step),
+            };
+            self.note_way(pointer, next);
+            if let (1, Next::Read(_)) = (pointer.level, next) {
+                let parent = NodeView::parse(&node, self.sight.header.unit).ok_or(DISTURBED)?;
+                self.guesses = walk.guesses(&parent).collect();
+            }
+        }
+    }
+
+    /// Something is READ once more.
+    fn once_more(&mut self) -> Result<(), Miss> {
+        self.again += 1;
+        if self.again > AGAIN { Err(DISTURBED) } else { Ok(()) }
+    }
+
+    /// The node of a pointer: remembered, READ ahead, or READ now, with some that likely come next.
+    fn node(&mut self, pointer: Pointer, most: usize) -> Result<Arc<[u8]>, Miss> {
+        if pointer.level > 0 {
+            if let Some(node) = self.link.nodes.get(pointer) {
+                return Ok(node);
+            }
+            let node = self.read(&[pointer])?.swap_remove(0).1;
+            self.link.nodes.keep(pointer, node.clone());
+            return Ok(node);
+        }
+        if let Some(at) = self.here.iter().position(|(leaf, _)| *leaf == pointer) {
+            return Ok(self.here.swap_remove(at).1);
+        }
+        if let Some(at) = self.guesses.iter().position(|guess| *guess == pointer) {
+            self.guesses.drain(..=at);
+        }
+        let ahead = (most - 1).min(self.guesses.len());
+        let wanted: Vec<Pointer> = [pointer].into_iter().chain(self.guesses.drain(..ahead)).collect();
+        let mut nodes = self.read(&wanted)?;
+        let first = nodes.remove(0).1;
+        self.here = nodes;
+        Ok(first)
+    }
+
+    fn read(&mut self, nodes: &[Pointer]) -> Result<Vec<Node>, Miss> {
+        let Sight { header, bytes, .. } = self.sight;
+        // A guess outside of the region is none; the walk asks for nothing else that is.
+        let places = nodes.iter().filter_map(|node| Some((*node, node.place(header.unit, bytes)?)));
+        let (nodes, places): (Vec<Pointer>, Vec<Place>) = places.unzip();
+        let landed = self.link.read_all(&places, self.deadline).map_err(of_replica)?;
+        let node = |(i, pointer)| (pointer, Arc::from(self.link.landed(&landed, i)));
+        Ok(nodes.into_iter().enumerate().map(node).collect())
+    }
+
+    /// A way down begins.
+    fn begin_way(&mut self) {
+        self.path.clear();
+        self.rights = 0;
+    }
+
+    /// Notes what was passed on the way. Where it took many steps to the right, what is remembered is old.
+    fn note_way(&mut self, pointer: Pointer, next: Next) {
+        if pointer.level > 0 {
+            self.path.push(pointer);
+        }
+        if matches!(next, Next::Read(next) if next.level == pointer.level && next.level > 0) {
+            self.rights += 1;
+            if self.rights > RIGHTS {
+                self.forget_path();
+            }
+        }
+    }
+
+    fn forget_path(&mut self) {
+        self.path.drain(..).for_each(|node| self.link.nodes.forget(node));
+        self.rights = 0;
+    }
+}
+
+/// What a walk wants next.
+#[derive(Clone, Copy)]
+enum Next {
+    Read(Pointer),
+    End,
+    Torn,
+    Stale,
+    Later,
+}
+
+impl Next {
+    fn of(step: &TreeStep<'_>) -> Next {
+        match step {
+            TreeStep::Read(pointer) => Next::Read(*pointer),
+            TreeStep::Torn => Next::Torn,
+            TreeStep::Later => Next::Later,
+            TreeStep::End => Next::End,
+            TreeStep::Stale | TreeStep::Leaf(_) => Next::Stale,
+        }
+    }
+}
