@@ -92,6 +92,10 @@ pub struct Args {
     #[arg(long)]
     pub no_cuts: bool,
 
+    /// No replica keeps an ordered index, and no client scans; so it is with several groups
+    #[arg(long)]
+    pub no_scans: bool,
+
     /// Only these faults; repeatable
     #[arg(long = "only", value_name = "FAULT", value_enum)]
     pub only: Vec<Kind>,
@@ -226,6 +230,7 @@ fn options(args: &Args, stop: Arc<AtomicBool>) -> Result<Options, Failure> {
         timing: args.times.timing(),
         memory: args.replica_memory + (args.items * 512).next_multiple_of(64 << 20),
         workers: args.replica_workers,
+        scans: args.groups == 1 && !args.no_scans,
         stop,
     })
 }

@@ -54,6 +54,8 @@ pub struct Way {
     pub values: Arc<Values>,
     /// Bounds and login.
     pub options: Options,
+    /// Whether clients ask for pages of scans.
+    pub scans: bool,
 }
 
 impl Way {
@@ -70,6 +72,8 @@ pub struct Notes {
     pub history: History,
     /// Operations on counters.
     pub counts: Vec<Count>,
+    /// The number of pages of scans among the operations.
+    pub pages: u32,
     /// The number of operations without an effect and without an answer.
     pub refused: u64,
 }
@@ -105,14 +109,14 @@ struct Attempt<'a> {
 type Answer = (OperationOutcome, Option<Csn>);
 
 /// What a client has while it works.
-struct Work {
-    client: ClusterClient,
+pub(crate) struct Work {
+    pub(crate) client: ClusterClient,
     /// The edition of the map that it knows.
     edition: u32,
     /// The value and version that the client saw last of each key: conditions are about these.
     seen: HashMap<u32, (Value, Csn)>,
     written: u64,
-    notes: Notes,
+    pub(crate) notes: Notes,
 }
 
 impl Worker {
@@ -127,7 +131,9 @@ impl Worker {
                 self.turn(round, &mut work);
             }
             let does_all = matches!(self.role, Role::All(..));
-            if does_all && self.chance.modulo(8) == 0 {
+            if does_all && self.way.scans && self.chance.modulo(8) == 0 {
+                self.page(round, &mut work);
+            } else if does_all && self.chance.modulo(8) == 0 {
                 self.count(round, &mut work);
             } else {
                 self.operate(round, &mut work);
@@ -174,7 +180,7 @@ impl Worker {
 
     /// Begins another session if the map has changed. An operation had no answer, and the group may be
     /// elsewhere now.
-    fn astray(&self, work: &mut Work) {
+    pub(crate) fn astray(&self, work: &mut Work) {
         if work.edition != self.way.map.edition() {
             self.renew(work);
         }
@@ -264,7 +270,7 @@ impl Worker {
     }
 
     /// Whether the operation is in doubt; an error that a client must never see is a failure of the run.
-    fn unanswered(&self, error: &Error) -> bool {
+    pub(crate) fn unanswered(&self, error: &Error) -> bool {
         match error {
             Error::InDoubt(_)
             | Error::Lost { .. }

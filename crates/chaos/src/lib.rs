@@ -19,6 +19,7 @@ mod looks;
 mod map;
 mod names;
 mod over;
+mod pages;
 mod program;
 mod relay;
 mod report;

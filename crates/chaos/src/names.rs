@@ -2,6 +2,8 @@
 //! be searched. In every round each group has a key of its own, for its probes. Clients read a key that was
 //! hot in a round again long after it. Keys with bulky values belong to an age, which is many rounds.
 
+use std::ops::Range;
+
 use longarm_base::random::SplitMix64;
 use longarm_client::Topology;
 
@@ -86,9 +88,26 @@ impl Names {
         (0..self.a_round()).filter(used).map(move |key| first + key)
     }
 
+    /// The numbers of the keys of a round, one behind the other.
+    pub fn numbers(&self, round: u32) -> Range<u32> {
+        round * self.a_round()..(round + 1) * self.a_round()
+    }
+
+    /// The bytes with which the name of a key begins. They are in the order of numbers.
+    pub fn numbered(&self, number: u32) -> String {
+        format!("torture/{number:010}")
+    }
+
+    /// The number of the key that has this name; `None` if no key has it.
+    pub fn number(&self, name: &[u8]) -> Option<u32> {
+        let digits = name.strip_prefix(b"torture/")?.get(..10)?;
+        let number = std::str::from_utf8(digits).ok()?.parse().ok()?;
+        (self.key(number) == name).then_some(number)
+    }
+
     /// The name of a key. The key of a group's probes has a name that is placed in that group.
     pub fn key(&self, number: u32) -> Vec<u8> {
-        let name = format!("torture/{number}");
+        let name = self.numbered(number);
         let Some(group) = (number % self.a_round()).checked_sub(HOT + COLD + BULK) else {
             return name.into_bytes();
         };
@@ -129,6 +148,13 @@ mod tests {
             }
             let all: BTreeSet<_> = (0..3 * names.a_round()).map(|number| names.key(number)).collect();
             assert_eq!(all.len(), 3 * names.a_round() as usize);
+            let numbers: Vec<u32> = all.iter().filter_map(|name| names.number(name)).collect();
+            assert!(numbers.into_iter().eq(0..3 * names.a_round()), "names are in the order of numbers");
+            assert!(
+                [&b"torture/0000000001/9"[..], b"torture/counter/1", b"torture/1", b"x"]
+                    .iter()
+                    .all(|name| names.number(name).is_none())
+            );
         }
     }
 

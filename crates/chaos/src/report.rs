@@ -124,6 +124,8 @@ pub struct Report {
     pub judged: Judged,
     /// The number of operations without an effect and without an answer.
     pub refused: u64,
+    /// The number of pages of scans among the operations.
+    pub pages: u32,
     /// The number of replicas that others took for lost and killed.
     pub fenced: u64,
     /// What the processes held at most.
@@ -232,6 +234,10 @@ impl Report {
             "at the end all was read while nodes {} led, in turn (by client {LOOKER} + number)\n",
             looks.join(", ")
         ));
+        text.push_str(&format!(
+            "{} of the operations were pages of scans\n",
+            human::count(self.pages.into())
+        ));
         text.push_str(&format!("{} operations had no answer and no effect\n", human::count(self.refused)));
         text
     }
@@ -274,7 +280,7 @@ impl Report {
             "operations": self.judged.values.operations, "in_doubt": self.judged.values.in_doubt,
             "not_searched": self.judged.values.undecided, "counted": self.judged.counted,
             "looked_at": self.looks.iter().map(|node| node.0).collect::<Vec<_>>(),
-            "refused": self.refused, "wrong": self.wrong(),
+            "refused": self.refused, "pages": self.pages, "wrong": self.wrong(),
         })
     }
 }

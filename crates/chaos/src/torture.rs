@@ -37,6 +37,7 @@ use crate::looks::Looks;
 use crate::map::Map;
 use crate::names::Names;
 use crate::over::{Over, connected};
+use crate::pages::scan_side;
 use crate::report::{self, Report, Struck, Takeover};
 use crate::stage::{Probe, Stage};
 use crate::values::Values;
@@ -109,6 +110,8 @@ pub struct Options {
     pub kinds: Vec<Kind>,
     /// The times of each group.
     pub timing: Timing,
+    /// Whether followers keep an ordered index, and clients ask for pages of scans.
+    pub scans: bool,
     /// The bytes of memory of a replica of one group.
     pub memory: u64,
     /// The number of threads of a replica of one group that execute writes.
@@ -168,6 +171,7 @@ impl Torture {
             groups: options.groups,
             memory: options.memory * u64::from(options.groups),
             workers: options.workers * options.groups,
+            ordered: options.scans,
         };
         let (replicas, cables, topology) = connected(&options.over, plan)?;
         let bounds = Bounds::of(&options.timing);
@@ -180,6 +184,7 @@ impl Torture {
             map: Arc::new(Map::new(topology)),
             values: Arc::new(Values::default()),
             options: connect::options(&config, "longarm-chaos")?,
+            scans: options.scans,
         };
         let stage = Arc::new(Stage::new(options.groups.into()));
         let (chance, round) = (SplitMix64::new(options.seed), now());
@@ -254,6 +259,7 @@ impl Torture {
                 Role::All(one, _) => one % 2 == 0,
                 Role::Rests => false,
             };
+            way.options.scan_side = scan_side(number);
             way.options.timeout = self.bounds.timeouts[usize::from(!patient)];
             let (stage, chance) = (self.stage.clone(), SplitMix64::new(self.chance.modulo(u64::MAX)));
             let worker = Worker { number, role, way, stage, chance };
@@ -432,6 +438,7 @@ impl Torture {
             })?;
             all.history.merge(noted.history);
             all.counts.extend(noted.counts);
+            all.pages += noted.pages;
             all.refused += noted.refused;
         }
         Ok(all)
@@ -448,7 +455,7 @@ impl Torture {
     /// Ends the run: looks at all keys, ends the replicas, and has everything judged.
     pub fn end(&mut self) -> Result<Report, Failure> {
         self.recover(now())?;
-        let Notes { mut history, mut counts, refused } = self.collect()?;
+        let Notes { mut history, mut counts, pages, refused } = self.collect()?;
         let Looks { at: looks, left, counts: left_counts } = self.look_everywhere()?;
         left.iter().for_each(|operation| history.push(operation.clone()));
         counts.extend::<Vec<Count>>(left_counts);
@@ -462,6 +469,7 @@ impl Torture {
             failures: failures.into_iter().flatten().collect(),
             judged: report::judge(&history, &left, &counts),
             refused,
+            pages,
             fenced: self.fenced,
             held: self.watch.to_text(),
             looks,

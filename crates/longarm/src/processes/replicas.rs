@@ -33,6 +33,8 @@ pub struct Plan {
     pub memory: u64,
     /// Threads of each node that execute writes.
     pub workers: u8,
+    /// Whether followers keep an ordered index.
+    pub ordered: bool,
 }
 
 /// The nodes of a cluster as processes.
@@ -171,6 +173,7 @@ impl Replicas {
             Failure::new(Exit::System, format!("cannot start node {node} of the group: {error}"))
         };
         let (memory, workers) = (self.plan.memory.to_string(), self.plan.workers.to_string());
+        let ordered = self.plan.ordered.to_string();
         let data = self.directory.path().join(format!("node-{node}"));
         let device = self.plan.devices.get(node.0 as usize - 1).cloned();
         let mut command = server(&self.plan.program);
@@ -178,6 +181,7 @@ impl Replicas {
         assert!(one.child.is_none(), "node {node} runs already");
         command.arg("--cluster").arg(&one.file).arg("--data").arg(data);
         command.args(["--node", &node.to_string(), "--memory", &memory, "--workers", &workers]);
+        command.args(["--ordered", &ordered]);
         command.args(one.joins.then_some("--join"));
         command.args(device.iter().flat_map(|device| ["--verbs-device", device]));
         let mut child = command.stderr(Stdio::piped()).spawn().map_err(system)?;

@@ -134,6 +134,7 @@ pub fn run(config: &Config, stop: Arc<AtomicBool>, output: &mut Output) -> Resul
         groups: 1,
         memory: MEMORY,
         workers: 1,
+        ordered: false,
     })?;
     let mut config = config.clone();
     (config.cluster, config.secret_file) = (Some(replicas.file()), None);
