@@ -16,6 +16,7 @@ use crate::flight::{InFlight, Reply, RequestId};
 use crate::link::{ClientCounters, Link, SessionHello, Trouble};
 use crate::options::Options;
 use crate::scan::Scans;
+use crate::side::{Rule, Selector, Settings};
 use crate::targets::Targets;
 
 /// The pause between two rounds of tries to connect: least, most, and as a share of the time that went by. So
@@ -55,6 +56,8 @@ pub struct Client<T: Transport = Any> {
     pub(crate) hint_in: u32,
     pub(crate) hints: Vec<u8>,
     pub(crate) scans: Scans<T::Qp>,
+    /// Who looks up keys, if nobody has decided.
+    pub(crate) gets: Selector,
 }
 
 impl Client<Any> {
@@ -131,6 +134,7 @@ impl<T: Transport> Client<T> {
             hint_in: options.hint_every * u32::from(link.welcome.wants_hints != 0),
             hints: Vec::new(),
             scans: Scans::new(session),
+            gets: Selector::new(Settings { seed: session, rule: Rule::Times, nanos_per_kib: 0 }),
             link: Some(link),
             options,
         })

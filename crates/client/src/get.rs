@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::flight::Reply;
 use crate::link::{Link, Trouble};
 use crate::lookup::{Lookup, LookupStep};
+use crate::side::{Answered, Side, Size};
 
 /// Tries to READ before the server is asked.
 pub(crate) const READ_TRIES: u32 = 64;
@@ -62,15 +63,50 @@ impl<T: Transport> Client<T> {
     ) -> Result<Option<R>, Error> {
         check_key(key)?;
         let deadline = &self.deadline();
-        let mut show = Some(show);
+        let show = &mut Some(show);
+        if self.options.get_side == Some(Side::Client) {
+            return self.get_by_reads(key, deadline, show);
+        }
+        self.get_by_choice(key, deadline, show)
+    }
+
+    /// A GET by whoever is set, or was sooner done of late (Cell 2.5).
+    #[cold]
+    fn get_by_choice<R, F: FnOnce(&[u8], Csn) -> R>(
+        &mut self,
+        key: &[u8],
+        deadline: &Deadline,
+        show: &mut Option<F>,
+    ) -> Result<Option<R>, Error> {
+        let began = now();
+        let side = self.options.get_side.unwrap_or_else(|| self.gets.choose(began, Size::Short, 1));
+        let found = match side {
+            Side::Client => self.get_by_reads(key, deadline, show),
+            Side::Server => self.get_served(key, deadline, show),
+        };
+        let (ended, took) = (now(), now().since(began));
+        match side {
+            Side::Client => self.gets.read_round(ended, Size::Short, took),
+            Side::Server => self.gets.answered(ended, Size::Short, Answered { took, bytes: 0 }),
+        }
+        found
+    }
+
+    #[inline]
+    fn get_by_reads<R, F: FnOnce(&[u8], Csn) -> R>(
+        &mut self,
+        key: &[u8],
+        deadline: &Deadline,
+        show: &mut Option<F>,
+    ) -> Result<Option<R>, Error> {
         for tries in 0..RETRIES_MAX {
             let shown = |value: &[u8], csn| (show.take().expect("a value is shown once"))(value, csn);
             match self.try_get(key, deadline, shown) {
                 Ok(Attempt::Value(value)) => return Ok(Some(value)),
                 Ok(Attempt::Missing) => return Ok(None),
-                Ok(Attempt::Ask) => return self.get_served(key, deadline, &mut show),
-                Ok(Attempt::Again) if tries > READ_TRIES => return self.get_served(key, deadline, &mut show),
-                Err(Trouble::NoLease) => return self.get_served(key, deadline, &mut show),
+                Ok(Attempt::Ask) => return self.get_served(key, deadline, show),
+                Ok(Attempt::Again) if tries > READ_TRIES => return self.get_served(key, deadline, show),
+                Err(Trouble::NoLease) => return self.get_served(key, deadline, show),
                 Ok(Attempt::Again) if tries > PATIENT_TRIES => {
                     // A writer is faster than this reader: let it write, briefly.
                     let waited = self.link()?.wait_a_little(deadline);

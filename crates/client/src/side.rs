@@ -2,7 +2,8 @@
 //!
 //! A [`Selector`] is Cell's locality selector (Cell 2.5) as a value: no clock, no I/O, and one a connection,
 //! for one thread. The client asks it before an operation ([`Selector::choose`]), and tells it what the
-//! operation took ([`Selector::answered`], [`Selector::read_round`]). Scans ask it.
+//! operation took ([`Selector::answered`], [`Selector::read_round`]). Scans ask it, and GETs where that is
+//! set.
 //!
 //! Each side has a queue: requests wait for the server's CPU, READs for its NIC. The server is taken where
 //! `l_s - RTT_s < m (l_r - RTT_r)`: `l_s` is the mean time of a request, `l_r` that of a round of READs, `m`

@@ -1,6 +1,7 @@
 //! The number of READs of an operation, counted by the hook (`docs/paths.md`: one, two, cached one).
 
 use super::*;
+use crate::side::Side;
 
 fn no_cache() -> Options {
     Options { cache: Some(0), hint_every: 0, ..Options::default() }
@@ -33,6 +34,37 @@ fn costs_of_gets(address: &Address) {
     assert_eq!(cost(b"small"), (true, 1, 704, 0));
     assert_eq!(cost(b"large"), (true, 2, 704 + 1048, 0));
     assert_eq!(cost(b"absent"), (false, 2, 704 + 64, 0));
+}
+
+#[test]
+fn a_get_can_be_asked_of_the_server() {
+    let (server, ..) = serve(|_| {});
+    for address in posted(&server) {
+        for get_side in [Some(Side::Server), None] {
+            asks_the_server(address, Options { get_side, ..no_cache() });
+        }
+    }
+    stop(server);
+}
+
+fn asks_the_server(address: &Address, options: Options) {
+    let always = options.get_side.is_some();
+    let (mut client, counts) = counted(address, options);
+    client.put(b"large", &[7; 1000]).expect("put");
+    let before = counts.see();
+    for round in 0..400u32 {
+        client.put(b"small", &round.to_le_bytes()).expect("put");
+        assert_eq!(client.get(b"small").expect("get"), Some(round.to_le_bytes().to_vec()));
+        assert_eq!(client.get(b"large").expect("get"), Some(vec![7; 1000]));
+        assert_eq!(client.get(b"absent").expect("get"), None);
+    }
+    let (after, served) = (counts.see(), client.counters().served);
+    if always {
+        assert_eq!(served, 1200);
+        assert!(after.reads - before.reads < 100, "the heartbeat alone is READ");
+    } else {
+        assert!((1..1200).contains(&served), "the selector tries both sides: {served} of 1200");
+    }
 }
 
 #[test]
