@@ -30,8 +30,9 @@ pub struct Options {
     /// memory. `None`: the one that was sooner done of late. Where the memory is not lent (over `verbs`), and
     /// while the range is written, the replica makes them anyway.
     pub scan_side: Option<Side>,
-    /// Who looks up the key of a GET: the client, by READs, which cost the server's CPU nothing; or the server,
-    /// by a request. `None`: the one that was sooner done of late. Batches (`multi_get`) are READ in any case.
+    /// Who looks up the key of a GET: the client, by READs, which cost the server's CPU nothing; or the
+    /// server, by a request. `None`: the one that was sooner done of late. Batches (`multi_get`) are READ in
+    /// any case.
     pub get_side: Option<Side>,
     /// The group to ask for, on a node with several; zero takes the node's only group.
     pub group: u64,

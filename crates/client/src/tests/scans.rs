@@ -254,8 +254,7 @@ fn a_page_shows_what_was_just_acknowledged() {
 }
 
 /// What one lookup by the order of keys costs, once inner nodes are remembered: two copies of the header, the
-/// leaf, the value, and the leader's words. Cell READs two nodes of a tree of three levels, whose root it
-/// remembers (Cell 4.1), and checks no other machine.
+/// leaf, the value, and the leader's words (Cell 2.4: inner nodes come from a cache).
 #[test]
 fn an_ordered_lookup_is_five_reads_however_large_the_tree_is() {
     let three = Three::ordered("scan-reads");
