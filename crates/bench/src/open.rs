@@ -3,10 +3,14 @@
 use std::time::Duration;
 
 use crate::driver::{
-    LongarmFactory, MemcachedFactory, RedisFactory, ServerInfo, Target, TargetError, TargetFactory,
+    FloorFactory, LongarmFactory, MemcachedFactory, RedisFactory, ServerInfo, Target, TargetError,
+    TargetFactory,
 };
 use crate::peer::{Peer, PeerKind, PeerOptions};
 use crate::url::{Protocol, Url};
+
+/// What is no server, but the least that any store could take for the same operations.
+const FLOOR: &str = "floor";
 
 /// How to reach targets.
 #[derive(Clone, Debug)]
@@ -15,21 +19,26 @@ pub struct TargetOptions {
     pub timeout: Duration,
     /// How to start the servers that are named without a URL.
     pub peer: PeerOptions,
+    /// Whether scans are measured: stores without an order of keys are told to keep one, where they can.
+    pub ordered: bool,
 }
 
 impl Default for TargetOptions {
     fn default() -> TargetOptions {
-        TargetOptions { timeout: Duration::from_secs(10), peer: PeerOptions::default() }
+        TargetOptions { timeout: Duration::from_secs(10), peer: PeerOptions::default(), ordered: false }
     }
 }
 
 /// Opens servers by the name of their kind (started here, on free loopback ports, and stopped when the target
 /// is dropped), or connects to a running one: a URL, or an address of Longarm.
 pub fn open(text: &str, options: &TargetOptions) -> Result<Box<dyn TargetFactory>, String> {
+    if text == FLOOR {
+        return Ok(Box::new(FloorFactory::new(text.into())));
+    }
     match PeerKind::named(text) {
         Some(kind) => {
             spoken(kind.protocol())?;
-            let connect = |url| factory(kind.name().into(), url, options.timeout, true);
+            let connect = |url| factory(kind.name().into(), url, options, true);
             let peer = Peer::start(kind, &options.peer, &connect)?;
             Ok(Box::new(Started { connection: connect(peer.url().clone()), peer }))
         }
@@ -40,13 +49,13 @@ pub fn open(text: &str, options: &TargetOptions) -> Result<Box<dyn TargetFactory
         None if text.contains("://") => {
             let url: Url = text.parse()?;
             spoken(url.protocol)?;
-            Ok(factory(url.to_string(), url, options.timeout, false))
+            Ok(factory(url.to_string(), url, options, false))
         }
         None => {
             let kinds = PeerKind::ALL.map(PeerKind::name).join(", ");
             Err(format!(
-                "'{text}' is neither a server to start ({kinds}) nor the address of one (redis://..., \
-                 memcached://..., etcd://..., shm:..., tcp://...)"
+                "'{text}' is neither a server to start ({kinds}), nor {FLOOR}, nor the address of one \
+                 (redis://..., memcached://..., etcd://..., shm:..., tcp://...)"
             ))
         }
     }
@@ -67,9 +76,10 @@ fn spoken_by(has_etcd: bool, protocol: Protocol) -> Result<(), String> {
 }
 
 /// Connections to `url`; `ours` if it was started for this benchmark.
-fn factory(label: String, url: Url, timeout: Duration, ours: bool) -> Box<dyn TargetFactory> {
+fn factory(label: String, url: Url, options: &TargetOptions, ours: bool) -> Box<dyn TargetFactory> {
+    let timeout = options.timeout;
     match url.protocol {
-        Protocol::Redis => Box::new(RedisFactory::new(label, url, timeout, ours)),
+        Protocol::Redis => Box::new(RedisFactory::new(label, url, timeout, ours).ordered(options.ordered)),
         Protocol::Memcached => Box::new(MemcachedFactory::new(label, url, timeout, ours)),
         #[cfg(feature = "etcd")]
         Protocol::Etcd => Box::new(crate::driver::EtcdFactory::new(label, url, timeout, ours)),
@@ -85,6 +95,9 @@ struct Started {
 }
 
 impl TargetFactory for Started {
+    fn scans(&self) -> bool {
+        self.connection.scans()
+    }
     fn label(&self) -> String {
         self.connection.label()
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::workload::{Distribution, KeyFormat, Mix};
+use crate::workload::{Distribution, KeyFormat, Lengths, Mix};
 
 /// When operations are issued.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -39,6 +39,8 @@ pub enum Sweep {
     Depth(Vec<usize>),
     /// Rates of an open loop, in operations a second.
     Rate(Vec<f64>),
+    /// Items that scans ask for at most.
+    Limit(Vec<u32>),
 }
 
 /// A point of a sweep: the name of the setting and its value.
@@ -68,6 +70,10 @@ pub struct Plan {
     pub clients: usize,
     /// Operations that one client has in flight: 1, or a pipeline.
     pub depth: usize,
+    /// Items that scans ask for: as many, or (YCSB E) one to so many.
+    pub scan_limit: u32,
+    /// Scans show no values.
+    pub keys_only: bool,
     /// When operations are issued.
     pub pace: Pace,
     /// Seconds before measuring begins.
@@ -100,6 +106,8 @@ impl Default for Plan {
             value_bytes: 32,
             clients: 1,
             depth: 1,
+            scan_limit: 100,
+            keys_only: false,
             pace: Pace::Closed,
             warmup_seconds: 1.0,
             seconds: 5.0,
@@ -118,6 +126,7 @@ impl Default for Plan {
 const CLIENTS_MAX: usize = 4096;
 const DEPTH_MAX: usize = 4096;
 const VALUE_MAX: usize = 64 << 20;
+const SCAN_MAX: u32 = 1 << 20;
 const SCHEDULED_MAX: f64 = 1e9;
 const SECONDS_MAX: f64 = 86_400.0;
 
@@ -125,6 +134,32 @@ impl Plan {
     /// Distribution of the run.
     pub fn distribution(&self) -> Distribution {
         self.distribution.unwrap_or(self.mix.distribution())
+    }
+
+    /// How many items the scans show; `None` if there are no scans.
+    pub fn lengths(&self) -> Option<Lengths> {
+        self.mix.lengths(self.scan_limit)
+    }
+
+    /// Refuses scans that cannot be run, or whose answers could not be judged.
+    fn check_scans(&self) -> Result<(), String> {
+        if self.lengths().is_none() {
+            let plain = !self.keys_only && self.scan_limit == Plan::default().scan_limit;
+            return match plain && !matches!(self.sweep, Some(Sweep::Limit(_))) {
+                true => Ok(()),
+                false => Err(format!("a limit of items, or keys only: {} has no scans", self.mix.name())),
+            };
+        }
+        if !(1..=SCAN_MAX).contains(&self.scan_limit) {
+            return Err(format!("limit is {}, but must be between 1 and {SCAN_MAX}", self.scan_limit));
+        }
+        if self.depth > 1 {
+            return Err("depth: a client has one scan under way".into());
+        }
+        if self.into_nonempty {
+            return Err("scans show whatever is there: they are measured in a store that was empty".into());
+        }
+        Ok(())
     }
 
     /// Refuses what cannot be run, naming the field.
@@ -137,6 +172,7 @@ impl Plan {
             }
         };
         self.distribution().check()?;
+        self.check_scans()?;
         range("records", self.records as f64, 1.0, 1e12)?;
         range("value size", self.value_bytes as f64, 0.0, VALUE_MAX as f64)?;
         range("clients", self.clients as f64, 1.0, CLIENTS_MAX as f64)?;
@@ -175,6 +211,9 @@ impl Plan {
             }
             Some(Sweep::Depth(all)) => {
                 all.iter().map(|&n| one("depth", n as f64, &|plan| plan.depth = n)).collect()
+            }
+            Some(Sweep::Limit(all)) => {
+                all.iter().map(|&n| one("limit", f64::from(n), &|plan| plan.scan_limit = n)).collect()
             }
             Some(Sweep::Rate(all)) => {
                 let paced = |rate| {

@@ -20,16 +20,20 @@ pub fn histogram() -> Histogram<u64> {
 pub struct Counts {
     /// Operations answered; a read-modify-write is one.
     pub operations: u64,
-    /// Gets that found a value.
+    /// Gets that found a value, and scans that began with the record they asked for.
     pub hits: u64,
     /// Gets that the client answered from a place it remembered, where it remembers any.
     #[serde(default)]
     pub remembered: u64,
-    /// Gets that found none, although the record was loaded or inserted.
+    /// Items that scans showed.
+    #[serde(default)]
+    pub items: u64,
+    /// Gets and scans that did not find a record, although it was loaded or inserted.
     pub misses: u64,
     /// Operations that the store refused.
     pub refused: u64,
-    /// Values that were never written for their key, or have the wrong length.
+    /// Values that were never written for their key, or have the wrong length; scans that show too few items,
+    /// too many, or keys out of order.
     pub wrong: u64,
     /// Values compared byte for byte.
     pub checked: u64,
@@ -44,6 +48,7 @@ impl Counts {
         self.operations += other.operations;
         self.hits += other.hits;
         self.remembered += other.remembered;
+        self.items += other.items;
         self.misses += other.misses;
         self.refused += other.refused;
         self.wrong += other.wrong;
@@ -56,7 +61,7 @@ impl Counts {
 #[derive(Clone)]
 pub struct Record {
     /// By kind of operation, in the order of [`OpKind::ALL`].
-    kinds: [Histogram<u64>; 4],
+    kinds: [Histogram<u64>; OpKind::ALL.len()],
     /// The reads and updates inside read-modify-writes: part of YCSB's READ and UPDATE figures.
     inner: [Histogram<u64>; 2],
     /// Time from sending to answer in an open loop, where `kinds` counts from the intended start.
@@ -128,7 +133,7 @@ impl Record {
         match kind {
             OpKind::Read => of.add(&self.inner[0]).expect("equal bounds"),
             OpKind::Update => of.add(&self.inner[1]).expect("equal bounds"),
-            OpKind::Insert | OpKind::ReadModifyWrite => {}
+            OpKind::Insert | OpKind::Scan | OpKind::ReadModifyWrite => {}
         }
         of
     }

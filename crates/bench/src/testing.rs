@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::driver::{ServerInfo, Target, TargetError, TargetFactory};
+use crate::driver::{ScanRef, ServerInfo, Target, TargetError, TargetFactory};
 
 /// How a test store misbehaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +25,14 @@ pub enum Fault {
     Deaf,
     /// Sleeps at every get.
     Slow(Duration),
+    /// Scans leave out the second item.
+    Gap,
+    /// Scans end after the first item.
+    Stops,
+    /// Scans begin behind the key that was asked for.
+    Behind,
+    /// Scans show items from the last to the first.
+    Reversed,
 }
 
 pub type Map = Arc<Mutex<BTreeMap<Vec<u8>, Vec<u8>>>>;
@@ -79,6 +87,24 @@ impl Target for Connection {
         Ok(())
     }
 
+    fn scan(&mut self, wanted: &ScanRef<'_>, seen: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), TargetError> {
+        let map = self.map.lock().unwrap();
+        let behind = usize::from(self.fault == Fault::Behind);
+        let limit = if self.fault == Fault::Stops { 1 } else { wanted.limit as usize };
+        let items = map.range(wanted.from.to_vec()..).skip(behind).take(limit);
+        let mut items: Vec<_> = items.collect();
+        match self.fault {
+            Fault::Gap if items.len() > 2 => drop(items.remove(1)),
+            Fault::Reversed => items.reverse(),
+            _ => {}
+        }
+        for (key, value) in items {
+            let short = usize::from(self.fault == Fault::Short);
+            seen(key, if wanted.keys_only { &[] } else { &value[short..] });
+        }
+        Ok(())
+    }
+
     fn remove(&mut self, keys: &[&[u8]]) -> Result<(), TargetError> {
         let mut map = self.map.lock().unwrap();
         keys.iter().for_each(|key| drop(map.remove(*key)));
@@ -95,6 +121,9 @@ impl TargetFactory for Memory {
             return Err(TargetError::Lost("nobody listens".into()));
         }
         Ok(Box::new(Connection { map: self.map.clone(), fault: self.fault }))
+    }
+    fn scans(&self) -> bool {
+        true
     }
     fn describe(&self) -> Result<ServerInfo, TargetError> {
         let items = self.map.lock().unwrap().len() as u64;

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use longarm_client::{Address, Any, ClusterClient, Error, Options, Reply, RequestId, Topology, Write};
+use longarm_client::{Address, Any, ClusterClient, Error, Options, Reply, RequestId, Scan, Topology, Write};
 use serde_json::Value;
 
-use super::{OpRef, Seen, ServerInfo, Target, TargetError, TargetFactory, Verb};
+use super::{OpRef, ScanRef, Seen, ServerInfo, Target, TargetError, TargetFactory, Verb};
 use crate::cpu;
 use crate::url::Address as Place;
 
@@ -115,6 +115,18 @@ impl Target for Longarm {
         Ok(())
     }
 
+    fn scan(&mut self, wanted: &ScanRef<'_>, seen: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), TargetError> {
+        let mut scan = Scan::range(wanted.from..).limit(u64::from(wanted.limit));
+        if wanted.keys_only {
+            scan = scan.keys_only();
+        }
+        for item in self.client.scan(&scan) {
+            let item = item.map_err(failure)?;
+            seen(&item.key, &item.value);
+        }
+        Ok(())
+    }
+
     fn remembered(&self) -> u64 {
         self.client.counters().cache_hits
     }
@@ -181,6 +193,11 @@ impl TargetFactory for LongarmFactory {
         Ok(Box::new(self.open(&format!("bench-{client}"))?))
     }
 
+    /// A group without an ordered index says so when it is asked.
+    fn scans(&self) -> bool {
+        true
+    }
+
     fn describe(&self) -> Result<ServerInfo, TargetError> {
         let mut longarm = self.open("bench")?;
         let mut info = ServerInfo::default();
@@ -198,7 +215,9 @@ impl TargetFactory for LongarmFactory {
             // The process id is of the server's machine: over a network it names nothing here. Followers let
             // no client in, to ask them.
             let all = self.topology.groups()[group].addresses.iter().filter_map(listener);
-            let pids = pid.filter(|_| near).into_iter().chain(all);
+            let leader = pid.filter(|_| near);
+            info.leaders.extend(leader.filter(|pid| !info.leaders.contains(pid)));
+            let pids = leader.into_iter().chain(all);
             pids.for_each(|pid| {
                 if !info.pids.contains(&pid) {
                     info.pids.push(pid);

@@ -267,6 +267,7 @@ impl TargetFactory for MemcachedFactory {
         Ok(ServerInfo {
             version: format!("memcached {}", field("version").unwrap_or("unknown")),
             pids: cpu::listener(&self.url.address).into_iter().collect(),
+            leaders: Vec::new(),
             in_sync: None,
             items: field("curr_items").and_then(|items| items.parse().ok()),
             used_memory: field("bytes").and_then(|bytes| bytes.parse().ok()),

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "etcd")]
 mod etcd;
+mod floor;
 mod longarm;
 mod memcached;
 mod redis;
@@ -11,10 +12,11 @@ mod target;
 
 #[cfg(feature = "etcd")]
 pub use etcd::{Etcd, EtcdFactory};
+pub use floor::{Floor, FloorFactory};
 pub use longarm::{Longarm, LongarmFactory};
 pub use memcached::{Memcached, MemcachedFactory};
 pub use redis::{Redis, RedisFactory};
-pub use target::{OpRef, Seen, ServerInfo, Target, TargetError, TargetFactory, Verb};
+pub use target::{OpRef, ScanRef, Seen, ServerInfo, Target, TargetError, TargetFactory, Verb};
 
 #[cfg(test)]
 pub(crate) mod tests;

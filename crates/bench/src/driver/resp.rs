@@ -16,6 +16,8 @@ pub enum Reply<'a> {
     Bulk(&'a [u8]),
     /// `$-1`
     Nil,
+    /// `*count`: so many replies follow, which are taken one by one.
+    Array(usize),
 }
 
 /// Appends a command.
@@ -63,6 +65,10 @@ pub fn reply(socket: &mut Socket) -> Result<Reply<'_>, TargetError> {
             }
             _ => Err(socket.unexpected("RESP2", text)),
         },
+        [b'*', rest @ ..] => match number(rest).and_then(|count| usize::try_from(count).ok()) {
+            Some(count) => Ok(Reply::Array(count)),
+            None => Err(socket.unexpected("RESP2", text)),
+        },
         [b'+', ..] => Ok(Reply::Simple(&socket.bytes(line)[1..])),
         [b'-', ..] => Ok(Reply::Error(&socket.bytes(line)[1..])),
         [b':', rest @ ..] => match number(rest) {
@@ -84,6 +90,6 @@ pub fn seen<'a>(reply: Reply<'a>) -> Option<Seen<'a>> {
         Reply::Nil => Some(Seen::Miss),
         Reply::Simple(b"OK") => Some(Seen::Stored),
         Reply::Error(text) => Some(Seen::Refused(std::str::from_utf8(text).unwrap_or("an unreadable error"))),
-        Reply::Simple(_) | Reply::Number(_) => None,
+        Reply::Simple(_) | Reply::Number(_) | Reply::Array(_) => None,
     }
 }

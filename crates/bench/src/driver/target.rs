@@ -28,6 +28,17 @@ pub struct OpRef<'a> {
     pub value: &'a [u8],
 }
 
+/// A scan: items in the order of their keys.
+#[derive(Clone, Copy, Debug)]
+pub struct ScanRef<'a> {
+    /// Where it begins: with this key, or the next one that exists.
+    pub from: &'a [u8],
+    /// The most items.
+    pub limit: u32,
+    /// Values are left out.
+    pub keys_only: bool,
+}
+
 /// The answer to one operation of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seen<'a> {
@@ -78,6 +89,13 @@ pub trait Target: Send {
     /// Removes keys, several under way at once; those that are not there are as good as removed.
     fn remove(&mut self, keys: &[&[u8]]) -> Result<(), TargetError>;
 
+    /// Shows items in the order of their keys, each key with its value, or with an empty one. Only stores
+    /// whose factory [says so](TargetFactory::scans) are asked.
+    fn scan(&mut self, wanted: &ScanRef<'_>, seen: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), TargetError> {
+        let _ = (wanted, seen);
+        Err(TargetError::lost("it keeps no order of keys"))
+    }
+
     /// Gets so far that a remembered place answered: they cost less than those that search.
     fn remembered(&self) -> u64 {
         0
@@ -111,6 +129,9 @@ pub struct ServerInfo {
     pub version: String,
     /// Processes of the server on this machine, whose CPU time is counted; empty when they are elsewhere.
     pub pids: Vec<u32>,
+    /// Of these processes those that lead a group, where that is known.
+    #[serde(default)]
+    pub leaders: Vec<u32>,
     /// Of a group: those of its servers that are in sync, as far as the one that was asked knows; of several
     /// groups the fewest.
     #[serde(default)]
@@ -133,6 +154,11 @@ pub trait TargetFactory: Send + Sync {
 
     /// Asks the server about itself.
     fn describe(&self) -> Result<ServerInfo, TargetError>;
+
+    /// Whether the store has its items in the order of their keys.
+    fn scans(&self) -> bool {
+        false
+    }
 
     /// Removes all items at once, if the server was started for this benchmark and is nobody else's;
     /// `false`, and nothing done, if it was not.

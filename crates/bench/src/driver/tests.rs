@@ -130,6 +130,40 @@ fn a_write_counts_when_the_replicas_have_it() {
 }
 
 #[test]
+fn a_scan_of_redis_names_keys_and_then_fetches_their_values() {
+    let connect = |script: &'static [u8]| {
+        let url = format!("redis://127.0.0.1:{}", scripted(script));
+        let timeout = Duration::from_millis(500);
+        let options = TargetOptions { timeout, ordered: true, ..TargetOptions::default() };
+        open(&url, &options).expect("an address").connect(0).expect("a connection")
+    };
+    let put = |script| connect(script).put(b"k", b"v");
+    assert_eq!(put(b"+OK\r\n:1\r\n"), Ok(()));
+    assert_eq!(put(b"+OK\r\n-OOM no\r\n"), Err(TargetError::Refused("OOM no".into())));
+    assert!(matches!(put(b"+OK\r\n"), Err(TargetError::Lost(_))), "no answer to ZADD");
+
+    let scan = |script, keys_only| {
+        let mut shown = Vec::new();
+        let wanted = ScanRef { from: b"a", limit: 2, keys_only };
+        connect(script).scan(&wanted, &mut |key, value| shown.push([key, value].map(<[u8]>::to_vec)))?;
+        Ok(shown)
+    };
+    let item = |key: &[u8], value: &[u8]| [key, value].map(<[u8]>::to_vec);
+    assert_eq!(scan(b"*1\r\n$1\r\na\r\n", true), Ok(vec![item(b"a", b"")]));
+    assert_eq!(scan(b"*0\r\n", false), Ok(vec![]), "there is nothing to fetch");
+    let two = b"*2\r\n$1\r\na\r\n$2\r\nbc\r\n*2\r\n$3\r\none\r\n$0\r\n\r\n";
+    assert_eq!(scan(two, false), Ok(vec![item(b"a", b"one"), item(b"bc", b"")]));
+    let gone = b"*1\r\n$1\r\na\r\n*1\r\n$-1\r\n";
+    assert_eq!(scan(gone, false), Ok(vec![]), "removed between the two");
+    assert_eq!(scan(b"-WRONGTYPE\r\n", true), Err(TargetError::Refused("WRONGTYPE".into())));
+    let nonsense: [&[u8]; 5] =
+        [b"*-1\r\n", b"+OK\r\n", b"*1\r\n:1\r\n", b"*1\r\n$1\r\na\r\n*2\r\n", b"*x\r\n"];
+    for script in nonsense {
+        assert!(matches!(scan(script, false), Err(TargetError::Lost(_))), "{script:?}");
+    }
+}
+
+#[test]
 fn what_is_not_etcd_is_noticed() {
     let options = TargetOptions { timeout: Duration::from_millis(300), ..TargetOptions::default() };
     let connect = |port: u16| open(&format!("etcd://127.0.0.1:{port}"), &options).unwrap().connect(0);

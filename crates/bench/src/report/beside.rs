@@ -27,7 +27,7 @@ fn is_alone(report: &Report, point: &Point) -> bool {
                 report.plan.depth == 1 && value == Some(report.plan.value_bytes as f64)
             }
             Some(Sweep::Rate(_)) => false,
-            Some(Sweep::Clients(_)) | None => report.plan.depth == 1,
+            Some(Sweep::Clients(_) | Sweep::Limit(_)) | None => report.plan.depth == 1,
         }
 }
 

@@ -1,8 +1,10 @@
 //! Results as values, and what is made of them: tables, percentile files, drawings.
 
 mod beside;
+mod figures;
 pub mod hgrm;
 mod machine;
+mod parts;
 pub mod plot;
 mod table;
 
@@ -12,6 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use machine::Machine;
 pub use table::{Style, nic_table, raw_table};
 
+use crate::cpu;
 use crate::driver::ServerInfo;
 use crate::plan::{Plan, Setting};
 use crate::raw::RawReport;
@@ -126,17 +129,47 @@ pub struct RunResult {
     pub client_cpu: f64,
     /// CPU seconds of the server's processes, where they are known.
     pub server_cpu: Option<f64>,
+    /// The part of them that the leader took, of a group.
+    #[serde(default)]
+    pub leader_cpu: Option<f64>,
+}
+
+/// CPU seconds, so far or in a run.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CpuTimes {
+    /// Of this process.
+    pub client: f64,
+    /// Of the server's processes, where they are known.
+    pub server: Option<f64>,
+    /// Of those that lead, if others follow.
+    pub leader: Option<f64>,
+}
+
+impl CpuTimes {
+    /// Those that were used so far.
+    pub fn look(server: &ServerInfo) -> CpuTimes {
+        let follows = server.pids.len() > server.leaders.len();
+        CpuTimes {
+            client: cpu::own_seconds(),
+            server: cpu::seconds_of(&server.pids),
+            leader: cpu::seconds_of(&server.leaders).filter(|_| follows),
+        }
+    }
+
+    /// Those that were used since.
+    pub fn since(&self, before: &CpuTimes) -> CpuTimes {
+        let less = |now: Option<f64>, before: Option<f64>| now.zip(before).map(|(now, before)| now - before);
+        CpuTimes {
+            client: self.client - before.client,
+            server: less(self.server, before.server),
+            leader: less(self.leader, before.leader),
+        }
+    }
 }
 
 impl RunResult {
     /// From what the clients recorded.
-    pub fn new(
-        record: &Record,
-        throughput: f64,
-        seconds: f64,
-        client_cpu: f64,
-        server_cpu: Option<f64>,
-    ) -> RunResult {
+    pub fn new(record: &Record, throughput: f64, seconds: f64, cpu: CpuTimes) -> RunResult {
         let kinds = OpKind::ALL.into_iter().map(|kind| (kind, record.of(kind)));
         RunResult {
             throughput,
@@ -148,8 +181,9 @@ impl RunResult {
                 .map(|(kind, histogram)| (kind.name().to_string(), Latency::of(&histogram)))
                 .collect(),
             service: Some(record.services()).filter(|service| !service.is_empty()).map(Latency::of),
-            client_cpu,
-            server_cpu,
+            client_cpu: cpu.client,
+            server_cpu: cpu.server,
+            leader_cpu: cpu.leader,
         }
     }
 }
@@ -169,6 +203,9 @@ pub struct Summary {
     pub client_cpu: Spread,
     /// CPU seconds of the server in one run.
     pub server_cpu: Option<Spread>,
+    /// The part of it that the leader took, of a group.
+    #[serde(default)]
+    pub leader_cpu: Option<Spread>,
     /// Outcomes of all runs together.
     pub counts: Counts,
     /// Points of the percentile curve of all runs together: quantile and nanoseconds.
@@ -179,14 +216,18 @@ impl Summary {
     /// Of the runs and their common histograms.
     pub fn of(runs: &[RunResult], record: &Record) -> Summary {
         let spread = |figure: &dyn Fn(&RunResult) -> f64| Spread::of(runs.iter().map(figure));
-        let known = runs.iter().all(|run| run.server_cpu.is_some());
+        let if_known = |figure: &dyn Fn(&RunResult) -> Option<f64>| {
+            let all: Option<Vec<f64>> = runs.iter().map(figure).collect();
+            all.map(Spread::of)
+        };
         Summary {
             throughput: spread(&|run| run.throughput),
             p50: spread(&|run| run.latency.p50 as f64),
             p99: spread(&|run| run.latency.p99 as f64),
             p999: spread(&|run| run.latency.p999 as f64),
             client_cpu: spread(&|run| run.client_cpu),
-            server_cpu: known.then(|| spread(&|run| run.server_cpu.unwrap_or(0.0))),
+            server_cpu: if_known(&|run| run.server_cpu),
+            leader_cpu: if_known(&|run| run.leader_cpu),
             counts: record.counts,
             curve: curve(&record.all()),
         }

@@ -1,6 +1,7 @@
 //! One table a report: plain text with aligned columns, or Markdown.
 
-use super::{Report, TargetResult, beside};
+use super::figures::{rate, size, time};
+use super::{Report, TargetResult, beside, parts};
 use crate::plan::{Pace, Plan, Sweep};
 use crate::raw::nic::{self, NicReport};
 use crate::raw::{RawReport, RawResult};
@@ -129,6 +130,7 @@ impl Report {
                 note(counts.refused, "operations refused by the store: not comparable");
                 note(counts.misses, "reads found nothing (evicted or lost?): not comparable");
                 note(counts.unsent, "operations were due and never sent: the target rate was not reached");
+                notes.extend(parts::line(result, &at));
             }
         }
         notes
@@ -155,8 +157,9 @@ fn describe(plan: &Plan) -> Vec<String> {
     };
     vec![
         format!(
-            "workload: {}, {}, {} records, {} keys, {value} values (one value a record)",
+            "workload: {}{}, {}, {} records, {} keys, {value} values (one value a record)",
             plan.mix.name(),
+            parts::lengths(plan),
             plan.distribution().describe(),
             plan.records,
             plan.key.name(),
@@ -258,33 +261,4 @@ fn render(rows: &[Vec<String>], style: Style, left: usize) -> String {
         Style::Markdown => format!("| {} |\n", rule.join(" | ")),
     };
     line(&rows[0]) + &rule + &rows[1..].iter().map(line).collect::<String>()
-}
-
-/// A rate with three or four significant digits.
-pub fn rate(per_second: f64) -> String {
-    match per_second {
-        r if r >= 1e6 => format!("{:.2} M", r / 1e6),
-        r if r >= 1e4 => format!("{:.1} k", r / 1e3),
-        r => format!("{r:.0}"),
-    }
-}
-
-/// Nanoseconds in the unit that suits them.
-pub fn time(nanos: f64) -> String {
-    match nanos {
-        n if n < 1e4 => format!("{:.2} us", n / 1e3),
-        n if n < 1e5 => format!("{:.1} us", n / 1e3),
-        n if n < 1e6 => format!("{:.0} us", n / 1e3),
-        n if n < 1e9 => format!("{:.1} ms", n / 1e6),
-        n => format!("{:.2} s", n / 1e9),
-    }
-}
-
-fn size(bytes: u64) -> String {
-    match bytes {
-        b if b >= 1 << 30 => format!("{:.2} GiB", b as f64 / (1u64 << 30) as f64),
-        b if b >= 1 << 20 => format!("{:.1} MiB", b as f64 / (1u64 << 20) as f64),
-        b if b >= 1 << 10 => format!("{:.1} KiB", b as f64 / 1024.0),
-        b => format!("{b} B"),
-    }
 }

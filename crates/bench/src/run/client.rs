@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use super::sample::Sample;
+use super::scans::{Findings, Scans};
 use super::schedule::Schedule;
 use super::window::{Window, wait_until};
 use crate::driver::{OpRef, Seen, Target, TargetError, Verb};
 use crate::plan::Plan;
 use crate::record::Record;
-use crate::workload::{Distribution, Key, KeyFormat, Op, OpKind, Stream, Values};
+use crate::workload::Values;
+use crate::workload::{Distribution, Key, KeyFormat, Op, OpKind, Stream};
 
 /// Operations prepared together in a closed loop without a pipeline, so that one reading of the clock ends
 /// one operation and begins the next, and making keys is no part of a latency.
@@ -27,6 +30,7 @@ pub struct Client<'a> {
     stream: Stream,
     values: &'a Values,
     key: KeyFormat,
+    scans: Scans,
     depth: usize,
     ahead: usize,
     sample: Sample,
@@ -42,23 +46,19 @@ pub struct Client<'a> {
 
 impl<'a> Client<'a> {
     /// A client that issues at most `quota` measured operations.
-    pub fn new(
-        plan: &Plan,
-        target: Box<dyn Target>,
-        stream: Stream,
-        values: &'a Values,
-        quota: u64,
-    ) -> Client<'a> {
+    pub fn new(shared: &Shared<'a>, target: Box<dyn Target>, stream: Stream, quota: u64) -> Client<'a> {
+        let plan = shared.plan;
         // Reading the latest records must see the inserts before it: nothing is drawn ahead of them.
         let ahead = if plan.distribution() == Distribution::Latest { 1 } else { AHEAD };
         Client {
             target,
             stream,
-            values,
+            values: shared.values,
             key: plan.key,
+            scans: Scans::new(plan, shared.greatest),
             depth: plan.depth,
             ahead: ahead.max(plan.depth),
-            sample: Sample { every: plan.verify_every, left: 1 },
+            sample: Sample::every(plan.verify_every),
             quota,
             prepared: Vec::with_capacity(ahead.max(plan.depth)),
             issued: 0,
@@ -226,6 +226,11 @@ impl<'a> Client<'a> {
     #[inline]
     fn execute_one(&mut self, window: &Window) -> Result<Option<u64>, TargetError> {
         let (op, key) = self.prepared[self.issued];
+        if op.kind == OpKind::Scan {
+            let Client { target, scans, record, values, sample, .. } = self;
+            scans.run(target.as_mut(), &op, &key, Findings { record, values, sample })?;
+            return Ok(None);
+        }
         let mut middle = None;
         if matches!(op.kind, OpKind::Read | OpKind::ReadModifyWrite) {
             match self.target.get(key.bytes(), &mut self.value) {
@@ -295,20 +300,11 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Which values are compared byte by byte: the first, and then one in `every`.
-struct Sample {
-    every: u32,
-    /// Values up to the next that is compared, with it.
-    left: u32,
-}
-
 /// Checks the length of every value, and the bytes of those of the sample.
 #[inline]
 fn check(into: &mut Record, values: &Values, sample: &mut Sample, record: u64, value: &[u8]) {
     into.counts.hits += 1;
-    sample.left -= 1;
-    let good = if sample.left == 0 {
-        sample.left = sample.every;
+    let good = if sample.is_next() {
         into.counts.checked += 1;
         values.is_valid(record, value)
     } else {
@@ -325,6 +321,8 @@ pub struct Shared<'a> {
     pub values: &'a Values,
     /// First state of the streams.
     pub start: &'a crate::workload::StreamStart,
+    /// The greatest key that was loaded, if there are scans.
+    pub greatest: Option<Key>,
     /// Numbers of new records of this target.
     pub inserts: Arc<crate::workload::Inserts>,
 }

@@ -6,6 +6,8 @@
 mod client;
 mod load;
 mod once;
+mod sample;
+mod scans;
 mod schedule;
 mod window;
 
@@ -92,6 +94,12 @@ pub fn run_with(
     let labels: HashSet<String> = targets.iter().map(|target| target.label()).collect();
     if targets.is_empty() || labels.len() != targets.len() {
         return Err(BenchError::Plan("give at least one target, and each target once".into()));
+    }
+    if plan.lengths().is_some()
+        && let Some(unordered) = targets.iter().find(|target| !target.scans())
+    {
+        let label = unordered.label();
+        return Err(BenchError::Plan(format!("{label} keeps no order of keys here: it answers no scans")));
     }
     let mut entries =
         targets.iter().map(|target| enter(plan, target.as_ref())).collect::<Result<Vec<_>, _>>()?;
@@ -188,9 +196,11 @@ fn measure_point(
     let expected_new = plan.mix.shares().insert * plan.operations.unwrap_or(0) as f64 * 2.0;
     let start = StreamStart {
         shares: plan.mix.shares(),
+        lengths: plan.lengths(),
         chooser: Chooser::new(plan.distribution(), plan.records, expected_new as u64),
         seed: plan.seed,
     };
+    let greatest = scans::greatest(plan);
     let mut runs: Vec<Vec<RunResult>> = entries.iter().map(|_| Vec::new()).collect();
     let mut merged: Vec<Record> = entries.iter().map(|_| Record::new()).collect();
     for number in 1..=plan.runs {
@@ -201,9 +211,9 @@ fn measure_point(
         for (at, entry) in entries.iter_mut().enumerate() {
             let point = setting.as_ref().map(|s| format!(", {} {}", s.name, s.value)).unwrap_or_default();
             (around.progress)(&format!("{}: run {number} of {}{point}", entry.label, plan.runs));
-            let shared = client::Shared { plan, values, start: &start, inserts: entry.inserts.clone() };
-            let pids = &entry.server.pids;
-            let once = once::run(&shared, entry.factory, pids).map_err(entry.failed("running"))?;
+            let inserts = entry.inserts.clone();
+            let shared = client::Shared { plan, values, start: &start, greatest, inserts };
+            let once = once::run(&shared, entry.factory, &entry.server).map_err(entry.failed("running"))?;
             drop(shared);
             merged[at].add(&once.record);
             runs[at].push(once.result());

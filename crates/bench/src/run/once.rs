@@ -7,11 +7,10 @@ use std::time::Instant;
 use super::client::{Client, Finished, Shared};
 use super::schedule::Schedule;
 use super::window::{Window, wait_until};
-use crate::cpu;
-use crate::driver::{TargetError, TargetFactory};
+use crate::driver::{ServerInfo, TargetError, TargetFactory};
 use crate::plan::Pace;
 use crate::record::Record;
-use crate::report::RunResult;
+use crate::report::{CpuTimes, RunResult};
 use crate::workload::Stream;
 
 /// What a run measured.
@@ -20,14 +19,13 @@ pub struct Once {
     pub record: Record,
     throughput: f64,
     seconds: f64,
-    client_cpu: f64,
-    server_cpu: Option<f64>,
+    cpu: CpuTimes,
 }
 
 impl Once {
     /// As it is reported.
     pub fn result(&self) -> RunResult {
-        RunResult::new(&self.record, self.throughput, self.seconds, self.client_cpu, self.server_cpu)
+        RunResult::new(&self.record, self.throughput, self.seconds, self.cpu)
     }
 }
 
@@ -52,8 +50,12 @@ impl Gate {
     }
 }
 
-/// Connects the clients, lets them warm up, and measures. `pids` are the processes of the server.
-pub fn run(shared: &Shared<'_>, factory: &dyn TargetFactory, pids: &[u32]) -> Result<Once, TargetError> {
+/// Connects the clients, lets them warm up, and measures.
+pub fn run(
+    shared: &Shared<'_>,
+    factory: &dyn TargetFactory,
+    server: &ServerInfo,
+) -> Result<Once, TargetError> {
     let gate = Gate::default();
     let (connected, arrivals) = mpsc::channel();
     std::thread::scope(|scope| {
@@ -92,18 +94,17 @@ pub fn run(shared: &Shared<'_>, factory: &dyn TargetFactory, pids: &[u32]) -> Re
         let window = open_window(shared);
         gate.open(Some(window));
         let begun = wait_until(&window, window.start);
-        let (own, server) = (cpu::own_seconds(), cpu::seconds_of(pids));
+        let before = CpuTimes::look(server);
         let finished: Vec<_> = threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect();
-        let server_cpu = cpu::seconds_of(pids).zip(server).map(|(after, before)| after - before);
+        let cpu = CpuTimes::look(server).since(&before);
         let mut once = Once {
             record: Record::new(),
             throughput: 0.0,
             seconds: (window.now() - begun) as f64 * 1e-9,
-            client_cpu: cpu::own_seconds() - own,
-            server_cpu,
+            cpu,
         };
         for finished in finished.into_iter().flatten() {
             let Finished { record, seconds } = finished?;
@@ -136,7 +137,7 @@ fn drive(
     let share = |all: u64| all / clients + ((number as u64) < all % clients) as u64;
     let quota = plan.operations.map_or(u64::MAX, share);
     let stream = Stream::new(shared.start, number as u64, shared.inserts.clone());
-    let client = Client::new(plan, target, stream, shared.values, quota);
+    let client = Client::new(shared, target, stream, quota);
     match plan.pace {
         Pace::Closed => client.closed(window),
         Pace::Fixed(_) | Pace::Poisson(_) => {

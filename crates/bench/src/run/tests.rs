@@ -9,7 +9,7 @@ use crate::peer::PeerKind;
 use crate::plan::{Pace, Sweep};
 use crate::report::Style;
 use crate::testing::{Fault, Memory};
-use crate::workload::Mix;
+use crate::workload::{Mix, OpKind};
 
 fn quick() -> Plan {
     Plan { records: 500, warmup_seconds: 0.01, seconds: 0.05, runs: 2, verify_every: 2, ..Plan::default() }
@@ -25,11 +25,13 @@ fn kinds(report: &Report) -> Vec<&str> {
 
 #[test]
 fn every_mix_runs_in_every_loop() {
-    let expected: [(Mix, &[&str]); 6] = [
+    let expected: [(Mix, &[&str]); 8] = [
         (Mix::A, &["read", "update"]),
         (Mix::B, &["read", "update"]),
         (Mix::C, &["read"]),
         (Mix::D, &["read", "insert"]),
+        (Mix::E, &["insert", "scan"]),
+        (Mix::Scans, &["scan"]),
         (Mix::F, &["read", "update", "read-modify-write"]),
         (Mix::Reads(0), &["update"]),
     ];
@@ -37,13 +39,18 @@ fn every_mix_runs_in_every_loop() {
         for (depth, pace) in
             [(1, Pace::Closed), (8, Pace::Closed), (1, Pace::Fixed(20_000.0)), (4, Pace::Poisson(20_000.0))]
         {
+            if mix.lengths(1).is_some() && depth > 1 {
+                continue;
+            }
             let plan = Plan { mix, depth, pace, clients: 2, runs: 1, seconds: 0.02, ..quick() };
             let report = one(&plan, Fault::None).unwrap();
             let result = &report.points[0].results[0];
             assert_eq!(kinds(&report), expected, "{mix:?} {pace:?}");
             assert!(report.is_clean() && result.summary.throughput.min > 0.0, "{mix:?} {pace:?}");
             let counts = result.summary.counts;
-            let reads = result.record.of(crate::workload::OpKind::Read).len();
+            let of = |kind| result.record.of(kind).len();
+            let reads = of(OpKind::Read) + of(OpKind::Scan);
+            assert_eq!(counts.items > 0, of(OpKind::Scan) > 0);
             assert_eq!(
                 counts.hits, reads,
                 "every read was answered and counted once: {mix:?} {pace:?} {depth}"
@@ -132,6 +139,59 @@ fn a_wrong_store_is_not_measured_as_a_fast_one() {
 }
 
 #[test]
+fn scans_that_are_not_what_was_asked_for_are_noticed() {
+    let plan = Plan { mix: Mix::Scans, scan_limit: 20, verify_every: 1, ..quick() };
+    let counts = |plan: &Plan, fault| one(plan, fault).expect("a report").points[0].results[0].summary.counts;
+    let good = counts(&plan, Fault::None);
+    assert!((good.wrong, good.misses) == (0, 0) && good.checked == good.items, "{good:?}");
+    assert!(good.items > 10 * good.operations && good.hits == good.operations, "{good:?}");
+    for fault in [Fault::Gap, Fault::Stops, Fault::Reversed, Fault::Short, Fault::Behind] {
+        for keys_only in [false, true] {
+            let found = counts(&Plan { keys_only, ..plan.clone() }, fault);
+            let harmless = keys_only && fault == Fault::Short;
+            assert_eq!(found.wrong + found.misses == 0, harmless, "{fault:?} {keys_only} {found:?}");
+        }
+    }
+    // The whole store and more: the scans end where it ends.
+    let all = counts(&Plan { scan_limit: 600, ..plan.clone() }, Fault::None);
+    assert!((all.wrong, all.misses) == (0, 0), "{all:?}");
+    let keys = one(&Plan { mix: Mix::E, keys_only: true, ..quick() }, Fault::None).expect("a report");
+    assert!(keys.is_clean() && keys.points[0].results[0].summary.counts.checked == 0);
+    assert!(keys.table(Style::Plain).contains("scans of 1 to 100 items, keys only"));
+    assert!(keys.table(Style::Plain).contains("items a scan, "));
+    crate::report::tests::check_forms(&keys);
+}
+
+#[test]
+fn who_keeps_no_order_is_asked_for_no_scan() {
+    let url = "memcached://127.0.0.1:1";
+    let target = crate::open(url, &crate::TargetOptions::default()).expect("an address");
+    let error = run(&Plan { mix: Mix::E, ..quick() }, &[target]).err().expect("an error").to_string();
+    assert!(error.contains(url) && error.contains("no scans"), "{error}");
+}
+
+#[test]
+fn the_floor_is_a_store_like_others() {
+    let floor = || crate::open("floor", &crate::TargetOptions::default()).expect("a map");
+    for (mix, depth) in [(Mix::A, 1), (Mix::F, 8), (Mix::D, 2), (Mix::E, 1)] {
+        let report = run(&Plan { mix, depth, clients: 2, ..quick() }, &[floor()]).expect("a report");
+        assert!(report.is_clean(), "{}", report.table(Style::Plain));
+    }
+    let target = floor();
+    let mut client = target.connect(0).expect("a client");
+    for value in [&b"one"[..], b"two", b"three"] {
+        client.put(b"key", value).expect("stored");
+        let mut found = Vec::new();
+        assert_eq!(client.get(b"key", &mut found), Ok(true));
+        assert_eq!(found, value);
+    }
+    assert_eq!(target.describe().expect("an answer").items, Some(1));
+    client.remove(&[b"key", b"other"]).expect("removed");
+    assert_eq!(client.get(b"key", &mut Vec::new()), Ok(false));
+    assert!(matches!(client.put(&[b'k'; 99], b"v"), Err(TargetError::Refused(_))));
+}
+
+#[test]
 fn a_store_that_loses_refuses_or_dies_says_so() {
     let error = |plan: Plan, fault| one(&plan, fault).err().expect("an error").to_string();
     assert!(error(quick(), Fault::Forgets(100)).contains("kept only 100 of 500 records"));
@@ -183,8 +243,10 @@ fn sweeps_make_points() {
         (Sweep::Clients(vec![1, 2]), 2),
         (Sweep::Depth(vec![1, 16]), 2),
         (Sweep::Rate(vec![1000.0, 5000.0]), 2),
+        (Sweep::Limit(vec![1, 10]), 2),
     ] {
-        let plan = Plan { runs: 1, sweep: Some(sweep), ..quick() };
+        let mix = if matches!(sweep, Sweep::Limit(_)) { Mix::Scans } else { Mix::C };
+        let plan = Plan { mix, runs: 1, sweep: Some(sweep), ..quick() };
         let report = one(&plan, Fault::None).unwrap();
         assert_eq!(report.points.len(), points);
         assert!(report.is_clean());
@@ -260,6 +322,22 @@ fn real_servers_are_compared_in_one_run() {
             assert!(result.summary.counts.operations > 20, "{}", result.target);
         }
         crate::report::tests::check_forms(&report);
+    }
+}
+
+#[test]
+fn a_real_redis_is_scanned() {
+    if real(PeerKind::Redis).is_none() {
+        return;
+    }
+    let options = crate::TargetOptions { ordered: true, ..crate::TargetOptions::default() };
+    let target = || crate::open("redis", &options).expect("an installed server starts");
+    for (mix, keys_only) in [(Mix::E, false), (Mix::Scans, true)] {
+        let plan = Plan { mix, keys_only, clients: 2, ..quick() };
+        let report = run(&plan, &[target(), crate::open("floor", &options).expect("a map")]);
+        let report = report.expect("a report");
+        assert!(report.is_clean(), "{}", report.table(Style::Plain));
+        assert_eq!(report.points[0].results[0].server.items, Some(500), "the set is no item");
     }
 }
 

@@ -1,5 +1,7 @@
 //! Keys of records: from a record number to the bytes a store sees.
 
+use std::cmp::Ordering;
+
 use longarm_base::random::mix64;
 use serde::{Deserialize, Serialize};
 
@@ -27,12 +29,40 @@ pub struct Key {
 }
 
 impl Key {
+    /// The key of these bytes, unless they are more than any format makes.
+    pub fn of(bytes: &[u8]) -> Option<Key> {
+        let mut key = Key { len: bytes.len() as u8, bytes: [0; KEY_BYTES_MAX] };
+        key.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(key)
+    }
+
     /// The bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len as usize]
     }
 }
+
+/// Keys are in the order of their bytes, as stores have them.
+impl Ord for Key {
+    fn cmp(&self, other: &Key) -> Ordering {
+        self.bytes().cmp(other.bytes())
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Key) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Key) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for Key {}
 
 impl std::fmt::Debug for Key {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -49,6 +79,17 @@ impl KeyFormat {
             KeyFormat::YcsbOrdered => user_key(record, 20),
             KeyFormat::Hex16 => hex_key(mix64(record)),
         }
+    }
+
+    /// The record whose key this is, where the format can tell: hashes cannot be undone.
+    pub fn record(self, key: &[u8]) -> Option<u64> {
+        let text = std::str::from_utf8(key).ok()?;
+        let record = match self {
+            KeyFormat::Ycsb => return None,
+            KeyFormat::YcsbOrdered => text.strip_prefix("user")?.parse().ok()?,
+            KeyFormat::Hex16 => unmix64(u64::from_str_radix(text, 16).ok()?),
+        };
+        Some(record).filter(|&record| self.key(record).bytes() == key)
     }
 
     /// Short name for tables.
@@ -105,6 +146,13 @@ fn hex_key(word: u64) -> Key {
     bytes[..8].copy_from_slice(&hex_digits((word >> 32) as u32).to_le_bytes());
     bytes[8..16].copy_from_slice(&hex_digits(word as u32).to_le_bytes());
     Key { len: 16, bytes }
+}
+
+/// The word whose `mix64` this is: its three steps, undone in turn.
+fn unmix64(mixed: u64) -> u64 {
+    let word = (mixed ^ (mixed >> 31) ^ (mixed >> 62)).wrapping_mul(0x3196_42B2_D24D_8EC3);
+    let word = (word ^ (word >> 27) ^ (word >> 54)).wrapping_mul(0x96DE_1B17_3F11_9089);
+    word ^ (word >> 30) ^ (word >> 60)
 }
 
 /// Eight digits, the first in the lowest byte: all at once, as making keys must not be what is measured.

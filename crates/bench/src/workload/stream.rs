@@ -9,7 +9,7 @@ use std::sync::Arc;
 use longarm_base::random::SplitMix64;
 use longarm_workload::random::stream;
 
-use super::{Chooser, Inserts, Shares};
+use super::{Chooser, Inserts, Lengths, Shares};
 
 /// Kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -20,13 +20,16 @@ pub enum OpKind {
     Update,
     /// A new record.
     Insert,
+    /// Some records in the order of keys, from an existing one on.
+    Scan,
     /// Read, then replacement of the same record.
     ReadModifyWrite,
 }
 
 impl OpKind {
     /// All kinds, in the order of reports.
-    pub const ALL: [OpKind; 4] = [OpKind::Read, OpKind::Update, OpKind::Insert, OpKind::ReadModifyWrite];
+    pub const ALL: [OpKind; 5] =
+        [OpKind::Read, OpKind::Update, OpKind::Insert, OpKind::Scan, OpKind::ReadModifyWrite];
 
     /// Name in reports.
     pub fn name(self) -> &'static str {
@@ -34,6 +37,7 @@ impl OpKind {
             OpKind::Read => "read",
             OpKind::Update => "update",
             OpKind::Insert => "insert",
+            OpKind::Scan => "scan",
             OpKind::ReadModifyWrite => "read-modify-write",
         }
     }
@@ -48,6 +52,8 @@ pub struct Op {
     pub record: u64,
     /// Which value a write writes.
     pub variant: u64,
+    /// How many items a scan asks for; zero for all else.
+    pub length: u32,
 }
 
 /// What the streams of all clients of a run share: built once, since sums of millions of terms are in it.
@@ -55,6 +61,8 @@ pub struct Op {
 pub struct StreamStart {
     /// Shares of the kinds.
     pub shares: Shares,
+    /// How long the scans are, if there are any.
+    pub lengths: Option<Lengths>,
     /// Chooser of records in its first state.
     pub chooser: Chooser,
     /// Seed of the run.
@@ -64,7 +72,8 @@ pub struct StreamStart {
 /// Operations of one client.
 pub struct Stream {
     /// Cumulated shares as 64-bit thresholds, in the order of [`OpKind::ALL`]; the last kind takes the rest.
-    thresholds: [u64; 3],
+    thresholds: [u64; 4],
+    lengths: Option<Lengths>,
     chooser: Chooser,
     kinds: SplitMix64,
     records: SplitMix64,
@@ -75,12 +84,17 @@ impl Stream {
     /// The stream of client number `client`.
     pub fn new(start: &StreamStart, client: u64, inserts: Arc<Inserts>) -> Stream {
         let shares = &start.shares;
-        let sums = [shares.read, shares.read + shares.update, shares.read + shares.update + shares.insert];
+        let mut sum = 0.0;
+        let sums = [shares.read, shares.update, shares.insert, shares.scan].map(|share| {
+            sum += share;
+            sum
+        });
         // A sum of one means "always"; sums that rounding left just below one are closed here.
         let thresholds =
             sums.map(|sum| if sum > 1.0 - 1e-12 { u64::MAX } else { (sum * 2f64.powi(64)) as u64 });
         Stream {
             thresholds,
+            lengths: start.lengths,
             chooser: start.chooser.clone(),
             kinds: stream(start.seed, 2 * client + 1),
             records: stream(start.seed, 2 * client + 2),
@@ -96,15 +110,21 @@ impl Stream {
         let under = |threshold: u64| draw < threshold || threshold == u64::MAX;
         let kind = match self.thresholds {
             [read, ..] if under(read) => OpKind::Read,
-            [_, update, _] if under(update) => OpKind::Update,
-            [_, _, insert] if under(insert) => OpKind::Insert,
+            [_, update, ..] if under(update) => OpKind::Update,
+            [_, _, insert, _] if under(insert) => OpKind::Insert,
+            [.., scan] if under(scan) => OpKind::Scan,
             _ => OpKind::ReadModifyWrite,
         };
         let record = match kind {
             OpKind::Insert => self.inserts.take(),
             _ => self.chooser.next(&mut self.records, &self.inserts),
         };
-        Op { kind, record, variant: draw >> 7 }
+        // Drawn for scans alone, so that the other mixes are what they were before there were any.
+        let length = match (kind, self.lengths) {
+            (OpKind::Scan, Some(lengths)) => lengths.draw(&mut self.records),
+            _ => 0,
+        };
+        Op { kind, record, variant: draw >> 7, length }
     }
 
     /// Tells the stream that the store answered an insert.

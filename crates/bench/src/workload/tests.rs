@@ -8,7 +8,8 @@ use longarm_workload::random::stream as random;
 use super::*;
 
 fn stream(mix: Mix, distribution: Distribution, records: u64, seed: u64, client: u64) -> Stream {
-    let start = StreamStart { shares: mix.shares(), chooser: Chooser::new(distribution, records, 0), seed };
+    let (chooser, lengths) = (Chooser::new(distribution, records, 0), mix.lengths(100));
+    let start = StreamStart { shares: mix.shares(), lengths, chooser, seed };
     Stream::new(&start, client, Arc::new(Inserts::new(records)))
 }
 
@@ -112,12 +113,13 @@ fn latest_prefers_the_newest_and_follows_growth() {
 #[test]
 fn mixes_have_their_ratios() {
     const DRAWS: usize = 100_000;
-    for mix in [Mix::A, Mix::B, Mix::C, Mix::D, Mix::F, Mix::Reads(700), Mix::Reads(0), Mix::Reads(1000)] {
+    let ycsb = [Mix::A, Mix::B, Mix::C, Mix::D, Mix::E, Mix::F];
+    for mix in ycsb.into_iter().chain([Mix::Scans, Mix::Reads(700), Mix::Reads(0), Mix::Reads(1000)]) {
         let mut stream = stream(mix, mix.distribution(), 1000, 9, 4);
         let mut counts: HashMap<OpKind, usize> = HashMap::new();
         draw(&mut stream, DRAWS).iter().for_each(|op| *counts.entry(op.kind).or_default() += 1);
         let shares = mix.shares();
-        let wanted = [shares.read, shares.update, shares.insert, shares.read_modify_write];
+        let wanted = [shares.read, shares.update, shares.insert, shares.scan, shares.read_modify_write];
         assert!((wanted.iter().sum::<f64>() - 1.0).abs() < 1e-12);
         for (kind, share) in OpKind::ALL.into_iter().zip(wanted) {
             let found = counts.get(&kind).copied().unwrap_or(0) as f64 / DRAWS as f64;
@@ -125,6 +127,38 @@ fn mixes_have_their_ratios() {
             assert!((found - share).abs() <= if exact { 0.0 } else { 0.008 }, "{mix:?} {kind:?} {found}");
         }
     }
+}
+
+#[test]
+fn scans_are_as_long_as_they_are_said_to_be() {
+    let mut ops = draw(&mut stream(Mix::E, Distribution::YCSB, 1000, 2, 0), 200_000);
+    ops.retain(|op| op.kind == OpKind::Scan);
+    let mut counts = [0u32; 101];
+    ops.iter().for_each(|op| counts[op.length as usize] += 1);
+    assert_eq!(counts[0], 0);
+    assert!(counts[1..].iter().all(|count| count.abs_diff(1900) < 250), "{counts:?}");
+    let other = draw(&mut stream(Mix::Scans, Distribution::Uniform, 1000, 2, 0), 100);
+    assert!(other.iter().all(|op| op.length == 100 && op.kind == OpKind::Scan));
+    let reads = draw(&mut stream(Mix::A, Distribution::YCSB, 1000, 2, 0), 100);
+    assert!(reads.iter().all(|op| op.length == 0));
+}
+
+#[test]
+fn keys_say_of_which_record_they_are() {
+    for record in [0, 1, 77, 999_999, u64::MAX] {
+        for format in [KeyFormat::Hex16, KeyFormat::YcsbOrdered] {
+            let key = format.key(record);
+            assert_eq!(format.record(key.bytes()), Some(record), "{format:?}");
+            assert_eq!(Key::of(key.bytes()), Some(key));
+        }
+        assert_eq!(KeyFormat::Ycsb.record(KeyFormat::Ycsb.key(record).bytes()), None, "a hash");
+    }
+    let others = [&b"user1"[..], b"", b"0123", b"+123456789abcdef", b"ABCDEF0123456789", &[0xff; 16]];
+    for other in others {
+        assert_eq!(KeyFormat::Hex16.record(other), None, "{other:?}");
+        assert_eq!(KeyFormat::YcsbOrdered.record(other), None, "{other:?}");
+    }
+    assert_eq!(Key::of(&[0; 25]), None);
 }
 
 #[test]
@@ -216,12 +250,18 @@ fn values_prove_themselves() {
 
 #[test]
 fn names_are_read_back_and_nonsense_is_refused() {
-    for (text, mix) in
-        [("a", Mix::A), ("YCSB-F", Mix::F), ("get", Mix::Reads(1000)), ("95:5", Mix::Reads(950))]
-    {
+    let good = [
+        ("a", Mix::A),
+        ("YCSB-F", Mix::F),
+        ("e", Mix::E),
+        ("scan", Mix::Scans),
+        ("get", Mix::Reads(1000)),
+        ("95:5", Mix::Reads(950)),
+    ];
+    for (text, mix) in good {
         assert_eq!(text.parse::<Mix>(), Ok(mix));
     }
-    for text in ["e", "ycsb-z", "0:0", "1:-1", ":", ""] {
+    for text in ["g", "ycsb-z", "0:0", "1:-1", ":", ""] {
         assert!(text.parse::<Mix>().is_err(), "{text}");
     }
     assert_eq!("zipfian:0.5".parse(), Ok(Distribution::Zipfian(0.5)));

@@ -37,7 +37,7 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
         let text = format!("--plot {}: a drawing is an SVG file", path.display());
         return Err(Failure::new(Exit::Usage, text).hint("name it something.svg"));
     }
-    plan::check_replicas(&args, config)?;
+    plan::check_replicas(&args, &plan, config)?;
     let targets = targets(&args, &plan, config)?;
     let devices = args.with_raw && nic::wanted(&args, config);
     let mut devices = if devices { Some(nic::open(&args, config, &plan)?) } else { None };
@@ -111,7 +111,8 @@ fn targets(args: &Args, plan: &Plan, config: &Config) -> Result<Vec<Box<dyn Targ
     let value_max = plan::value_max(plan);
     let peer =
         PeerOptions { memory: own::memory_for(plan, Transport::Tcp, 1).max(4 << 30), threads: 1, value_max };
-    let options = TargetOptions { peer, ..TargetOptions::default() };
+    let ordered = plan.lengths().is_some();
+    let options = TargetOptions { peer, ordered, ..TargetOptions::default() };
     for text in &args.compare {
         let target = open(text, &options);
         targets.push(

@@ -2,6 +2,7 @@
 //!
 //! Every wait is bounded, and every process is ended by its guard, also when a test fails.
 
+mod bench;
 mod cluster;
 mod demo;
 mod group;

@@ -155,6 +155,7 @@ impl TargetFactory for EtcdFactory {
         Ok(ServerInfo {
             version: format!("etcd {}", status.version),
             pids: places.filter_map(|url| cpu::listener(&url.address)).collect(),
+            leaders: Vec::new(),
             in_sync: None,
             items: u64::try_from(stored.count).ok(),
             used_memory: u64::try_from(status.db_size).ok(),

@@ -3,7 +3,7 @@
 use super::chart::nice_step;
 use super::svg::{Canvas, WIDTH, at, colour};
 use crate::report::Report;
-use crate::report::table::rate;
+use crate::report::figures::rate;
 
 const LEFT: f64 = 90.0;
 const RIGHT: f64 = 40.0;

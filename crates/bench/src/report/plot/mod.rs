@@ -11,7 +11,7 @@ use chart::{Axis, Chart, Line, Scale};
 use svg::{Canvas, WIDTH};
 
 use super::Report;
-use super::table::{rate, time};
+use super::figures::{rate, time};
 use crate::plan::{Pace, Sweep};
 
 /// Height of one chart in a drawing.

@@ -8,12 +8,14 @@ use crate::config::flags::ServerSettings;
 use crate::flags::{duration, size};
 
 const MORE: &str = "\
-Workloads: a, b, c, d and f are YCSB's (e needs SCAN); get, put, or reads:writes such as 95:5 choose keys \
-uniformly; raw is the machine's own limit on the same kind of memory, and with a verbs address or \
---verbs-device that of its RDMA devices.
+Workloads: a to f are YCSB's; get, put, or reads:writes such as 95:5 choose keys uniformly; scan shows items \
+in the order of keys, from a key that is chosen uniformly (e and scan need a group, whose servers get \
+--ordered true if the run starts them); raw is the machine's own limit on the same kind of memory, and with \
+a verbs address or --verbs-device that of its RDMA devices.
 
 Without --address it starts a server of its own for each of --transports and ends it afterwards. One of \
---value-bytes, --clients, --depth and --rate may have several values, separated by commas: a sweep.";
+--value-bytes, --clients, --depth, --limit and --rate may have several values, separated by commas: a \
+sweep.";
 
 /// How a server of our own is reached.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,7 +43,7 @@ impl Transport {
 #[derive(clap::Args, Debug)]
 #[command(after_help = MORE)]
 pub struct Args {
-    /// What to run: a, b, c, d, f, get, put, reads:writes, or raw
+    /// What to run: a, b, c, d, e, f, get, put, scan, reads:writes, or raw
     #[arg(default_value = "c")]
     pub workload: String,
 
@@ -68,6 +70,15 @@ pub struct Args {
     /// Operations under way at once on each connection
     #[arg(long, value_name = "N", default_value = "1", value_delimiter = ',')]
     pub depth: Vec<usize>,
+
+    /// Items that a scan asks for; of workload e the most, each number being as likely as any other [default:
+    /// 100]
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    pub limit: Vec<u32>,
+
+    /// Scans show keys without values
+    #[arg(long)]
+    pub keys_only: bool,
 
     /// Places that each client remembers, so that a repeat GET is one READ; by default none on shm, 65,536
     /// elsewhere
@@ -110,13 +121,15 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "shm", value_delimiter = ',')]
     pub transports: Vec<Transport>,
 
-    /// Servers that the run starts are groups of so many replicas, over shm and tcp
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=9))]
-    pub replicas: u8,
+    /// Servers that the run starts are groups of so many replicas, over shm and tcp [default: 1; for scans 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=9))]
+    pub replicas: Option<u8>,
 
     /// Run the same against these: redis, memcached, redis-group (a primary and two replicas, WAIT 1 after
     /// each PUT or batch) and etcd-group (three, data in memory), which are started here; redis://host:port,
-    /// with ?wait=N for WAIT N, memcached://host:port, etcd://host:port; or the address of another Longarm
+    /// with ?wait=N for WAIT N, memcached://host:port, etcd://host:port; the address of another Longarm; or
+    /// floor, a map in the client's own process. Scans of Redis are ZRANGE BYLEX of a sorted set that has all
+    /// keys, then MGET
     #[arg(long, value_name = "TARGET", value_delimiter = ',')]
     pub compare: Vec<String>,
 

@@ -8,6 +8,8 @@ use crate::output::{Exit, Failure};
 
 /// The number of items that are loaded unless the user names another.
 const KEYS: u64 = 1_000_000;
+/// The number of replicas of a group that is started for scans.
+const REPLICAS_OF_SCANS: u8 = 3;
 
 /// Makes the plan that the arguments ask for.
 pub fn of(args: &Args) -> Result<Plan, Failure> {
@@ -27,6 +29,7 @@ pub fn of(args: &Args) -> Result<Plan, Failure> {
     swept("--clients", args.clients.len() > 1, Sweep::Clients(args.clients.clone()));
     swept("--depth", args.depth.len() > 1, Sweep::Depth(args.depth.clone()));
     swept("--rate", args.rate.len() > 1, Sweep::Rate(args.rate.clone()));
+    swept("--limit", args.limit.len() > 1, Sweep::Limit(args.limit.clone()));
     if sweeps.len() > 1 {
         let flags: Vec<&str> = sweeps.iter().map(|(flag, _)| *flag).collect();
         return Err(usage(&format!("{} have several values: sweep one at a time", flags.join(" and "))));
@@ -48,6 +51,8 @@ pub fn of(args: &Args) -> Result<Plan, Failure> {
         value_bytes: bytes.first().copied().unwrap_or(0),
         clients: args.clients.first().copied().unwrap_or(1),
         depth: args.depth.first().copied().unwrap_or(1),
+        scan_limit: args.limit.first().copied().unwrap_or(Plan::default().scan_limit),
+        keys_only: args.keys_only,
         pace,
         warmup_seconds: args.warm_up.as_secs_f64(),
         seconds: args.seconds,
@@ -63,15 +68,27 @@ pub fn of(args: &Args) -> Result<Plan, Failure> {
     Ok(plan)
 }
 
-/// Refuses groups if the user named a server, and over a transport that has no groups.
-pub fn check_replicas(args: &Args, config: &Config) -> Result<(), Failure> {
-    if args.replicas == 1 {
-        return Ok(());
-    }
+/// The number of replicas of the servers that the run starts: scans are a group's.
+pub fn replicas(args: &Args, plan: &Plan) -> u8 {
+    args.replicas.unwrap_or(if plan.lengths().is_some() { REPLICAS_OF_SCANS } else { 1 })
+}
+
+/// Refuses groups if the user named a server, and over a transport that has no groups; and scans without a
+/// group.
+pub fn check_replicas(args: &Args, plan: &Plan, config: &Config) -> Result<(), Failure> {
     if config.cluster.is_some() || config.origin("address") != Origin::Default {
-        return Err(usage(
-            "--replicas is for servers that the run starts; --cluster and --address name others",
-        ));
+        return match args.replicas {
+            None | Some(1) => Ok(()),
+            Some(_) => Err(usage(
+                "--replicas is for servers that the run starts; --cluster and --address name others",
+            )),
+        };
+    }
+    if replicas(args, plan) == 1 {
+        return match plan.lengths() {
+            None => Ok(()),
+            Some(_) => Err(usage("--replicas 1: a server without a group has no order of keys to scan")),
+        };
     }
     if args.transports.contains(&Transport::Verbs) {
         return Err(usage("--replicas: groups are started over shm and tcp, not over verbs"));

@@ -59,6 +59,7 @@ fn several_values_are_a_sweep_of_one_setting() {
     assert_eq!(swept(&["--clients", "1,2"]), Some(Sweep::Clients(vec![1, 2])));
     assert_eq!(swept(&["--value-bytes", "32,1KiB"]), Some(Sweep::ValueBytes(vec![32, 1024])));
     assert_eq!(swept(&["--depth", "1,32"]), Some(Sweep::Depth(vec![1, 32])));
+    assert_eq!(swept(&["scan", "--limit", "10,100"]), Some(Sweep::Limit(vec![10, 100])));
     assert_eq!(swept(&["--rate", "10,20"]), Some(Sweep::Rate(vec![10.0, 20.0])));
     let both = plan(&["--clients", "1,2", "--depth", "1,2"]).expect_err("two sweeps");
     assert!(both.message.contains("--clients and --depth"), "{both:?}");
@@ -67,8 +68,13 @@ fn several_values_are_a_sweep_of_one_setting() {
 #[test]
 fn nonsense_is_a_mistake_of_usage_that_names_the_flag() {
     for (words, named) in [
-        (&["e"][..], "SCAN"),
-        (&["--distribution", "gauss"], "--distribution"),
+        (&["--distribution", "gauss"][..], "--distribution"),
+        (&["get", "--limit", "10"], "limit"),
+        (&["e", "--limit", "0"], "limit"),
+        (&["scan", "--limit", "1,10", "--clients", "1,2"], "--limit"),
+        (&["b", "--keys-only"], "keys only"),
+        (&["scan", "--depth", "2"], "depth"),
+        (&["e", "--into-nonempty"], "scans"),
         (&["--key-form", "md5"], "--key-form"),
         (&["--keys", "1,2"], "--keys"),
         (&["--keys", "0"], "records"),
@@ -93,7 +99,7 @@ fn groups_are_started_where_they_can_be() {
     let check = |words: &[&str], change: &dyn Fn(&mut Config)| {
         let mut config = Config::defaults(&Host { uid: 0, runtime_dir: None });
         change(&mut config);
-        plan::check_replicas(&args(words), &config)
+        plan::check_replicas(&args(words), &plan(words).expect("a plan"), &config)
     };
     let message = |result: Result<(), Failure>| result.expect_err("an error").message;
     assert_eq!(check(&["--replicas", "3", "--transports", "shm,tcp"], &|_| {}), Ok(()));
@@ -101,6 +107,11 @@ fn groups_are_started_where_they_can_be() {
     let named = |config: &mut Config| config.cluster = Some("g.toml".into());
     assert!(message(check(&["--replicas", "3"], &named)).contains("--cluster"));
     assert_eq!(check(&[], &named), Ok(()));
+    assert_eq!(check(&["scan"], &named), Ok(()));
+    assert!(message(check(&["e", "--replicas", "1"], &|_| {})).contains("--replicas 1"));
+    assert!(message(check(&["e", "--transports", "verbs"], &|_| {})).contains("verbs"));
+    let replicas = |words: &[&str]| plan::replicas(&args(words), &plan(words).expect("a plan"));
+    assert_eq!([replicas(&["c"]), replicas(&["e"]), replicas(&["scan", "--replicas", "5"])], [1, 3, 5]);
     let memory = |replicas| {
         let small = plan(&["--keys", "10000000", "--value-bytes", "8"]).expect("a plan");
         own::memory_for(&small, Transport::Shm, replicas)

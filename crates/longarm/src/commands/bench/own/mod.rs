@@ -18,7 +18,7 @@ use process::{Directory, LOOK_AGAIN, Process};
 
 use super::args::{Args, Transport};
 use super::nic;
-use super::plan::value_max;
+use super::plan::{replicas, value_max};
 use crate::config::settings::SETTINGS;
 use crate::config::{Config, Origin};
 use crate::connect;
@@ -47,12 +47,12 @@ struct Place {
 
 impl Place {
     /// Finds the address of the servers: RDMA devices have their own.
-    fn of(transport: Transport, args: &Args, config: &Config) -> Result<Place, Failure> {
+    fn of(transport: Transport, replicas: u8, args: &Args, config: &Config) -> Result<Place, Failure> {
         let ip = match transport {
             Transport::Shm | Transport::Tcp => Ipv4Addr::LOCALHOST.into(),
             Transport::Verbs => nic::address(args, config)?,
         };
-        Ok(Place { transport, ip, replicas: usize::from(args.replicas) })
+        Ok(Place { transport, ip, replicas: usize::from(replicas) })
     }
 
     fn label(self) -> String {
@@ -160,8 +160,9 @@ impl OwnServer {
         args: &Args,
         config: &Config,
     ) -> Result<OwnServer, Failure> {
-        let place = Place::of(transport, args, config)?;
-        let arguments = arguments(config, plan, transport, args.replicas);
+        let replicas = replicas(args, plan);
+        let place = Place::of(transport, replicas, args, config)?;
+        let arguments = arguments(config, plan, transport, replicas);
         let client = ClientSetup::of(config, args.cache)?;
         let running = Mutex::new(Running::start(place, &arguments, &client)?);
         Ok(OwnServer { place, arguments, client, running, used: AtomicBool::new(false) })
@@ -181,6 +182,10 @@ impl TargetFactory for OwnServer {
         // Relaxed: a flag for `clear`, which comes after the clients have ended (a join orders that).
         self.used.store(true, Ordering::Relaxed);
         self.factory(|factory| factory.connect(client))
+    }
+
+    fn scans(&self) -> bool {
+        self.factory(|factory| factory.scans())
     }
 
     fn describe(&self) -> Result<ServerInfo, TargetError> {
@@ -218,6 +223,9 @@ fn arguments(config: &Config, plan: &Plan, transport: Transport, replicas: u8) -
     }
     if config.origin("memory") == Origin::Default {
         words.extend(["--memory".into(), memory_for(plan, transport, replicas).to_string()]);
+    }
+    if plan.lengths().is_some() && config.origin("ordered") == Origin::Default {
+        words.extend(["--ordered".into(), "true".into()]);
     }
     if config.origin("log") == Origin::Default {
         words.extend(["--log".into(), "warn".into()]);
