@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use longarm_fabric::ring::{BadFrame, Mailbox};
 use longarm_fabric::{Broken, Channel, Completion, Completions, PostError, QueuePair};
 use longarm_host::Mutex;
-use longarm_wire::Bad;
+use longarm_wire::{Bad, OrderedStats, ScanHead, ScanKind, ScanRequest, ScanStatus};
 
 use crate::page::Wanted;
 
@@ -69,6 +69,8 @@ pub struct ScanConnection<Q> {
     name: String,
     /// Requests that have no answer yet, the oldest first.
     pub(crate) wanted: VecDeque<Wanted>,
+    /// Requests for statistics that have no answer yet, by their numbers.
+    curious: Vec<u64>,
     /// Answers for which the client's ring had no room yet.
     late: VecDeque<Vec<u8>>,
     /// Whatever must live as long as the connection: the client's place among those that are let in.
@@ -78,8 +80,9 @@ pub struct ScanConnection<Q> {
 impl<Q: QueuePair> ScanConnection<Q> {
     /// A connection that was just accepted.
     pub fn new(qp: Q, mailbox: Mailbox, name: String, place: Box<dyn Send>) -> ScanConnection<Q> {
-        let (wanted, late) = Default::default();
-        ScanConnection { qp, mailbox, done: Completions::new(BATCH), name, wanted, late, _place: place }
+        let (wanted, curious, late) = Default::default();
+        let done = Completions::new(BATCH);
+        ScanConnection { qp, mailbox, done, name, wanted, curious, late, _place: place }
     }
 
     /// Takes requests, and sends what is late. `Ok(true)` if something happened; an error ends the
@@ -108,10 +111,14 @@ impl<Q: QueuePair> ScanConnection<Q> {
             if !self.mailbox.receive(imm, len)? {
                 continue;
             }
-            if self.wanted.len() + self.late.len() >= OPEN_MAX {
+            if self.wanted.len() + self.curious.len() + self.late.len() >= OPEN_MAX {
                 return Err(Fault::Greedy);
             }
-            self.wanted.push_back(Wanted::decode(self.mailbox.message())?);
+            let request = ScanRequest::decode(self.mailbox.message())?;
+            match request.kind {
+                ScanKind::Page => self.wanted.push_back(Wanted::of(&request)),
+                ScanKind::Stats => self.curious.push(request.operation),
+            }
         }
         let sent = self.send_late()?;
         Ok(taken > 0 || sent)
@@ -137,6 +144,13 @@ impl<Q: QueuePair> ScanConnection<Q> {
         self.late.push_back(answer);
         // What breaks here is found at the next turn.
         let _ = self.send_late();
+    }
+
+    /// Answers whoever asked how the index stands.
+    pub(crate) fn answer_stats(&mut self, stats: &OrderedStats) {
+        for operation in std::mem::take(&mut self.curious) {
+            self.answer(ScanHead::new(ScanStatus::Ok, operation, stats.term).with_stats(stats));
+        }
     }
 
     /// Whether answers wait for room, of which no arrival may tell.

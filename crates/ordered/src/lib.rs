@@ -22,12 +22,11 @@ mod leader;
 mod order;
 mod orderer;
 mod page;
-mod stats;
 #[cfg(test)]
 mod tests;
 
 pub use door::{Door, ScanConnection};
 pub use leader::{Connector, LANDING};
+pub use longarm_wire::{OrderedStage, OrderedStats};
 pub use order::{Kept, Order, Orders, StableOf};
 pub use orderer::{Orderer, OrdererOptions};
-pub use stats::{OrderedStage, OrderedStats};

@@ -9,7 +9,7 @@ use longarm_fabric::QueuePair;
 use longarm_host::{Mutex, now, random};
 use longarm_index::tree::{Owner, TreeFull, TreeOptions};
 use longarm_memory::{Mapped, OwnedWords, SumKey, Words};
-use longarm_wire::ScanStatus;
+use longarm_wire::{OrderedStage, OrderedStats, ScanStatus};
 
 use crate::arena::OwnArena;
 use crate::build::Tree;
@@ -17,7 +17,6 @@ use crate::door::{Door, ScanConnection};
 use crate::following::{Following, STEP, Source, Trouble};
 use crate::order::{Kept, Order, Orders};
 use crate::page::{Made, Wanted};
-use crate::stats::{OrderedStage, OrderedStats};
 
 /// The time between two looks at the leader's words while nobody scans: as long as they bring something, and
 /// doubled up to the longer one while they do not. A leader reuses the memory of an entry that was replaced
@@ -166,13 +165,15 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
         }
     }
 
-    /// Takes what clients ask; whether any did.
+    /// Takes what clients ask; whether any did. How the index stands is answered at once, as of the last
+    /// look.
     fn hear(&mut self) -> bool {
         let mut busy = false;
-        let log = &self.log;
+        let (log, told) = (&self.log, &self.told);
         self.connections.retain_mut(|connection| match connection.turn() {
             Ok(news) => {
                 busy |= news;
+                connection.answer_stats(told);
                 true
             }
             Err(why) => {

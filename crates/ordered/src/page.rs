@@ -6,7 +6,7 @@ use std::ops::{Bound, ControlFlow};
 use longarm_base::{EntryRef, Term, UnixMillis};
 use longarm_index::tree::{TreeItem, TreeRange};
 use longarm_wire::{
-    Bad, FAR_FROM, PAGE_BYTES_MAX, ScanAnswerWriter, ScanHead, ScanItem, ScanRequest, ScanStatus, ScanValue,
+    FAR_FROM, PAGE_BYTES_MAX, ScanAnswerWriter, ScanHead, ScanItem, ScanRequest, ScanStatus, ScanValue,
 };
 
 use crate::arena::{AtPlace, OwnArena};
@@ -77,12 +77,11 @@ impl Made {
 pub(crate) struct Stale;
 
 impl Wanted {
-    /// Decodes a request.
-    pub fn decode(message: &[u8]) -> Result<Wanted, Bad> {
-        let request = ScanRequest::decode(message)?;
-        let ScanRequest { reverse, keys_only, count, limit, bytes, operation, term, unix, .. } = request;
+    /// Takes a request, out of the ring in which it came.
+    pub fn of(request: &ScanRequest<'_>) -> Wanted {
+        let ScanRequest { reverse, keys_only, count, limit, bytes, operation, term, unix, .. } = *request;
         let (low, high) = (owned(request.low), owned(request.high));
-        Ok(Wanted {
+        Wanted {
             operation,
             term,
             unix,
@@ -94,7 +93,7 @@ impl Wanted {
             limit,
             bytes: bytes.min(PAGE_BYTES_MAX),
             rounds: 0,
-        })
+        }
     }
 
     /// The answer that says why there is no page.

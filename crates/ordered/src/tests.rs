@@ -180,7 +180,7 @@ impl World {
             term: TERM,
             unix: UnixMillis(1_000_000),
         };
-        let wanted = Wanted::decode(&request.encode()).expect("a request");
+        let wanted = Wanted::of(&request);
         let tree = self.tree.as_mut().expect("a tree was built");
         if let Ok(made) = wanted.make(tree, &self.arena, 0) {
             let step = tree.step();

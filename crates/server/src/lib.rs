@@ -49,5 +49,5 @@ pub use longarm_wire::{Deny, Members, Stay};
 pub use options::{Pages, ServerOptions};
 pub use saved::Saved;
 pub use start::Server;
-pub use stats::{ClientStats, Stats, StoreStats};
+pub use stats::{ClientStats, OrderedIndexStats, Stats, StoreStats};
 pub use stop::StopReport;

@@ -28,8 +28,9 @@ pub use refusal::{Refusal, RefusalCode};
 pub use request::{Condition, HINTS_MAX, Request, RequestKind, SpilledKey, hints};
 pub use response::{Response, Status};
 pub use scan::{
-    COUNT_MAX, FAR_FROM, PAGE_BYTES_MAX, PAGE_ITEMS_MAX, SCAN_MESSAGE_MAX, ScanAnswer, ScanAnswerWriter,
-    ScanHead, ScanHello, ScanItem, ScanItems, ScanKind, ScanRequest, ScanStatus, ScanValue, ScanWelcome,
+    COUNT_MAX, FAR_FROM, OrderedStage, OrderedStats, PAGE_BYTES_MAX, PAGE_ITEMS_MAX, SCAN_MESSAGE_MAX,
+    ScanAnswer, ScanAnswerWriter, ScanHead, ScanHello, ScanItem, ScanItems, ScanKind, ScanRequest,
+    ScanStatus, ScanValue, ScanWelcome,
 };
 pub use versions::{Agreed, VERSIONS, Versions};
 

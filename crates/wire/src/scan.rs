@@ -8,6 +8,7 @@ mod answer;
 mod hello;
 mod limits;
 mod request;
+mod stats;
 
 pub use answer::{
     SCAN_MESSAGE_MAX, ScanAnswer, ScanAnswerWriter, ScanHead, ScanItem, ScanItems, ScanStatus, ScanValue,
@@ -15,6 +16,7 @@ pub use answer::{
 pub use hello::{ScanHello, ScanWelcome};
 pub use limits::{COUNT_MAX, FAR_FROM, PAGE_BYTES_MAX, PAGE_ITEMS_MAX};
 pub use request::{ScanKind, ScanRequest};
+pub use stats::{OrderedStage, OrderedStats};
 
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,7 @@ mod nodes;
 mod page;
 mod range;
 mod replicas;
+mod stats;
 mod token;
 mod walk;
 
@@ -28,6 +29,7 @@ pub(crate) use page::Came;
 pub use page::{Page, ScanItem};
 pub(crate) use range::Rest;
 pub use range::Scan;
+pub use stats::ordered_stats;
 pub use token::Token;
 
 impl<T: Transport> Client<T> {

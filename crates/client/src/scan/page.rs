@@ -55,7 +55,8 @@ impl Came {
 
     /// Takes the items out of an answer, if it answers the request for the next page of `rest`.
     pub(crate) fn take(answer: &ScanAnswer<'_>, rest: &Rest) -> Result<Came, Bad> {
-        if answer.is_count() || answer.keys_only == rest.wants_values() || answer.count > rest.limit() {
+        let other = answer.is_count() || answer.stats.is_some();
+        if other || answer.keys_only == rest.wants_values() || answer.count > rest.limit() {
             return Err(Bad("a page that nobody asked for"));
         }
         let mut came = Came { more: answer.head.more, ..Came::nothing() };

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use longarm_base::Csn;
 use longarm_base::random::SplitMix64;
-use longarm_fabric::Any;
 use longarm_fabric::hook::{Counted, QueuePairCounts};
+use longarm_fabric::{Address, Any};
+use longarm_wire::OrderedStage;
 
 use super::Wrapping;
 use super::group::{BOUND, Three};
 use crate::side::Side;
-use crate::{Client, Error, Options, Page, Scan, ScanItem, Token};
+use crate::{Client, Error, Options, Page, Scan, ScanItem, Token, ordered_stats};
 
 fn connect(three: &Three) -> Client<Any> {
     let options = Options { timeout: BOUND, connect_timeout: BOUND, ..Options::default() };
@@ -449,6 +450,38 @@ fn an_iterator_outlives_the_leader() {
 #[test]
 fn an_iterator_outlives_followers() {
     loses("scan-follower", &[Lost::Asked, Lost::Asked, Lost::OtherFollower]);
+}
+
+#[test]
+fn a_replica_says_how_its_index_stands() {
+    let three = Three::ordered("scan-stats");
+    let mut client = connect(&three);
+    for number in 0..50 {
+        client.put(format!("key {number}").as_bytes(), b"value").expect("put");
+    }
+    client.delete(b"key 7").expect("deleted");
+    assert_eq!(client.count(&Scan::all()).expect("a count"), 49);
+    let leader = three.leader();
+    let stats = |node: usize| ordered_stats(&Any::default(), &three.addresses[node], &Options::default());
+    let followers = (0..3).filter(|&node| node != leader);
+    let begun = Instant::now();
+    let mut pages = 0;
+    for node in followers {
+        let found = loop {
+            let found = stats(node).expect("it answers");
+            if found.items == 49 && found.stage == OrderedStage::Ready && found.lag == 0 {
+                break found;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(10), "{found:?}");
+            longarm_host::sleep(Duration::from_millis(5));
+        };
+        assert!(found.bytes > 0 && found.height > 0 && found.builds > 0, "{found:?}");
+        pages += found.pages;
+    }
+    assert!(pages > 0, "one of them counted");
+    assert_eq!(stats(leader).expect("it answers").stage, OrderedStage::Resting, "its followers have one");
+    let nobody = Address::Shm("/nowhere/longarm.sock".into());
+    assert!(matches!(ordered_stats(&Any::default(), &nobody, &Options::default()), Err(Error::Connect(_))));
 }
 
 #[test]

@@ -9,11 +9,14 @@
 //!
 //! An answer to a count has no items. If there are more keys it has the last key that was counted:
 //! `[length u32 | 0][key]`.
+//!
+//! An answer to a request for statistics has those of `stats.rs` instead of items.
 
 use longarm_base::limits::{CSN_MAX, KEY_MAX, LINE, SEGMENT_BYTES, SEGMENTS_MAX};
 use longarm_base::{Csn, EntryRef, Term, UnixMillis};
 
 use super::limits::{COUNT_MAX, FAR_FROM, PAGE_BYTES_MAX, PAGE_ITEMS_MAX};
+use super::stats::OrderedStats;
 use crate::codec::{Bad, Fields, kind, take_term};
 
 /// Longest message of a scan: the answer.
@@ -24,7 +27,8 @@ const HEADER: usize = 40;
 const MORE: u8 = 1;
 const KEYS: u8 = 2;
 const COUNT: u8 = 4;
-const FLAGS: u8 = MORE | KEYS | COUNT;
+const STATS: u8 = 8;
+const FLAGS: u8 = MORE | KEYS | COUNT | STATS;
 /// Bytes of an item before its expiry.
 const ITEM: usize = 16;
 /// The value's length is that of the entry which has it.
@@ -105,6 +109,14 @@ impl ScanHead {
     /// The header of an answer without items.
     pub fn new(status: ScanStatus, operation: u64, term: Term) -> ScanHead {
         ScanHead { status, more: false, operation, term, step: 0, rounds: 0, lag_us: 0 }
+    }
+
+    /// The answer to a request for statistics.
+    pub fn with_stats(self, stats: &OrderedStats) -> Vec<u8> {
+        let mut out = vec![0; HEADER];
+        self.write(&mut out, STATS, 0);
+        stats.put(&mut out);
+        out
     }
 
     /// The whole answer, if the status is not Ok.
@@ -223,6 +235,8 @@ pub struct ScanAnswer<'a> {
     pub keys_only: bool,
     /// Of an answer to a count whose range has more keys: the last one counted.
     pub last: Option<&'a [u8]>,
+    /// Of an answer to a request for statistics: those.
+    pub stats: Option<OrderedStats>,
     counted: bool,
     body: &'a [u8],
 }
@@ -233,7 +247,7 @@ impl<'a> ScanAnswer<'a> {
         let mut fields = Fields(message);
         let first = fields.bytes(2)?;
         let (status, flags) = (status(first[0])?, first[1]);
-        if flags & !FLAGS != 0 || flags & (KEYS | COUNT) == KEYS | COUNT {
+        if flags & !FLAGS != 0 || ![0, KEYS, COUNT, STATS].contains(&(flags & !MORE)) {
             return Err(Bad("unknown flags"));
         }
         if fields.u16()? != 0 {
@@ -244,12 +258,16 @@ impl<'a> ScanAnswer<'a> {
         if count > if counted { COUNT_MAX } else { PAGE_ITEMS_MAX } {
             return Err(Bad("more items than a page may have"));
         }
+        if flags & STATS != 0 && count > 0 {
+            return Err(Bad("statistics with items"));
+        }
         if more && count == 0 {
             return Err(Bad("a page without items that says there are more"));
         }
         let (operation, term, step) = (fields.u64()?, take_term(&mut fields)?, fields.u64()?);
         let (rounds, lag_us) = (fields.u32()?, fields.u32()?);
         let last = if counted && more { Some(take_last(&mut fields)?) } else { None };
+        let stats = if flags & STATS != 0 { Some(OrderedStats::take(&mut fields)?) } else { None };
         if count == 0 || counted {
             fields.end()?;
         }
@@ -257,7 +275,7 @@ impl<'a> ScanAnswer<'a> {
             return Err(Bad("items of a page that is none"));
         }
         let head = ScanHead { status, more, operation, term, step, rounds, lag_us };
-        Ok(ScanAnswer { head, count, keys_only, last, counted, body: fields.0 })
+        Ok(ScanAnswer { head, count, keys_only, last, stats, counted, body: fields.0 })
     }
 
     /// Whether it answers a count.

@@ -30,6 +30,8 @@ const FLAGS: u8 = REVERSE | KEYS | COUNT | LOW_OPEN | HIGH_OPEN;
 pub enum ScanKind {
     /// Answer a page.
     Page = 1,
+    /// Say how the ordered index stands, whatever its state. Range, limit and term mean nothing.
+    Stats = 4,
 }
 
 /// A request; the keys are borrowed from the message.
@@ -78,6 +80,11 @@ impl<'a> ScanRequest<'a> {
         }
     }
 
+    /// A request for the statistics of the replica's ordered index.
+    pub fn stats(operation: u64) -> ScanRequest<'a> {
+        ScanRequest { kind: ScanKind::Stats, ..ScanRequest::new(operation, Term::ZERO, UnixMillis::NEVER) }
+    }
+
     /// The bytes to send. Keys are at most [`KEY_MAX`] long, which the caller has checked.
     pub fn encode(&self) -> Vec<u8> {
         let (low, low_open) = parts(self.low);
@@ -112,6 +119,7 @@ impl<'a> ScanRequest<'a> {
         let head = fields.bytes(2)?;
         let kind = match head[0] {
             1 => ScanKind::Page,
+            4 => ScanKind::Stats,
             _ => return Err(Bad("unknown kind of a scan's request")),
         };
         let flags = head[1];

@@ -173,6 +173,28 @@ proptest! {
     }
 
     #[test]
+    fn statistics_come_back(head in heads(), words in any::<[u64; 11]>(), stage in 0..4u8,
+        percent in 0..=100u8, height in any::<u8>(), term in terms()) {
+        let stage = [OrderedStage::Resting, OrderedStage::Building(percent), OrderedStage::Ready,
+            OrderedStage::Full][usize::from(stage)];
+        let [items, markers, bytes, lag, steps, entries, builds, gaps, pages, again, contended] = words;
+        let stats = OrderedStats { stage, term, items, markers, bytes, height, lag, steps, entries, builds,
+            gaps, pages, again, contended };
+        let message = head.with_stats(&stats);
+        let answer = ScanAnswer::decode(&message).expect("our own answer");
+        prop_assert!(answer.head == head && answer.stats == Some(stats) && !answer.is_count());
+        let mut items = answer.items();
+        prop_assert_eq!(items.next(), Ok(None));
+        for cut in 0..message.len() {
+            prop_assert!(ScanAnswer::decode(&message[..cut]).is_err());
+        }
+        prop_assert!(ScanAnswer::decode(&[&message[..], &[0]].concat()).is_err());
+        let request = ScanRequest::stats(head.operation);
+        let message = request.encode();
+        prop_assert_eq!(ScanRequest::decode(&message), Ok(request));
+    }
+
+    #[test]
     fn garbage_is_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..120),
         at in 0usize..200, bits: u8) {
         let _ = (ScanHello::decode(&bytes), ScanWelcome::decode(&bytes), wrong(&bytes));
@@ -255,7 +277,7 @@ fn what_is_wrong_with_an_answer_is_named() {
     assert_eq!(wrong(&bytes), None);
     assert!(with(0, &[7]).contains("status") && with(0, &[1]).contains("none"));
     assert!(
-        with(1, &[8]).contains("flags") && with(1, &[6]).contains("flags") && with(2, &[1]).contains("bits")
+        with(1, &[16]).contains("flags") && with(1, &[6]).contains("flags") && with(2, &[1]).contains("bits")
     );
     assert!(with(4, &[1, 4]).contains("more items") && with(4, &[1]).contains("longer than"));
     assert!(with(4, &[3]).contains("shorter than") && with(4, &[0]).contains("longer than"));
@@ -283,6 +305,22 @@ fn what_is_wrong_with_an_answer_is_named() {
     };
     assert!(with(40, 0).contains("impossible length") && with(44, 1).contains("bits"));
     assert!(with(6, 2).contains("more items") && with(1, 4).contains("longer than"));
+}
+
+#[test]
+fn what_is_wrong_with_statistics_is_named() {
+    let good = HEAD.with_stats(&OrderedStats { stage: OrderedStage::Building(7), ..OrderedStats::default() });
+    let with = |at: usize, byte: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = byte;
+        ScanAnswer::decode(&bytes).expect_err("refused").0
+    };
+    assert_eq!(with(40, 4), "unknown stage of an ordered index");
+    assert_eq!(with(41, 101), "unknown stage of an ordered index");
+    assert_eq!(with(43, 1), "bits set that mean nothing");
+    assert_eq!(with(1, 8 | 4), "unknown flags");
+    assert_eq!(with(4, 1), "statistics with items");
+    assert_eq!(with(1, 8 | 1), "a page without items that says there are more");
 }
 
 #[test]
