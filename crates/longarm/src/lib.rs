@@ -16,6 +16,7 @@ pub mod front;
 pub mod human;
 pub mod items;
 pub mod operator;
+pub mod ordered;
 pub mod output;
 pub mod processes;
 mod replaced;

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, Group, NodeId};
 use crate::config::Config;
 use crate::connect;
+use crate::ordered::{self, Index};
 use crate::output::Failure;
 
 /// The answer of one replica.
@@ -31,6 +32,8 @@ pub struct Looked<'a> {
     pub members: Vec<Member>,
     /// The answer of each replica.
     pub said: Vec<Said>,
+    /// What each says of its ordered index, if it was asked.
+    pub indexes: Vec<Index>,
 }
 
 /// How a group stands.
@@ -43,15 +46,27 @@ pub struct Standing {
 
 /// Finds how each group of a cluster stands.
 pub fn look(cluster: &Cluster, config: &Config) -> Result<Vec<Standing>, Failure> {
-    Ok(look_at_all(cluster, config)?.iter().map(Looked::standing).collect())
+    Ok(look_at_all(cluster, config, false)?.iter().map(Looked::standing).collect())
 }
 
-/// Asks all replicas of all groups.
-pub fn look_at_all<'a>(cluster: &'a Cluster, config: &Config) -> Result<Vec<Looked<'a>>, Failure> {
+/// Asks all replicas of all groups; with `indexes` those that answer are asked for their ordered indexes,
+/// too.
+pub fn look_at_all<'a>(
+    cluster: &'a Cluster,
+    config: &Config,
+    indexes: bool,
+) -> Result<Vec<Looked<'a>>, Failure> {
     let options = Options { follow: false, ..connect::options(config, "longarm cluster status")? };
     let transport = connect::transport(config)?;
     let ask = |member: &Member, group: u64| {
-        ask(&transport, &member.address, Options { group, ..options.clone() }, group)
+        let options = Options { group, ..options.clone() };
+        let said = ask(&transport, &member.address, options.clone(), group);
+        let index = match &said {
+            Said::Nothing(why) => Index::Unknown(why.clone()),
+            _ if indexes => ordered::ask(&transport, &member.address, &options),
+            _ => Index::NotKept,
+        };
+        (said, index)
     };
     Ok(std::thread::scope(|scope| {
         let asked: Vec<_> = (cluster.groups.iter())
@@ -65,9 +80,10 @@ pub fn look_at_all<'a>(cluster: &'a Cluster, config: &Config) -> Result<Vec<Look
                 (group, members, threads)
             })
             .collect();
-        let answers = |(group, members, threads): (_, _, Vec<std::thread::ScopedJoinHandle<'_, Said>>)| {
+        let answers = |(group, members, threads): (_, _, Vec<std::thread::ScopedJoinHandle<'_, _>>)| {
             let said = threads.into_iter().map(|thread| thread.join().expect("asking does not panic"));
-            Looked { group, members, said: said.collect() }
+            let (said, indexes) = said.unzip();
+            Looked { group, members, said, indexes }
         };
         asked.into_iter().map(answers).collect()
     }))
@@ -132,9 +148,10 @@ impl Looked<'_> {
     pub fn rows(&self) -> Vec<Value> {
         let followers = self.leader().and_then(|(_, stats)| stats["followers"].as_array());
         let members = self.leader().and_then(|(_, stats)| stats["members"].as_array());
-        let row = |(member, said): (&Member, &Said)| {
+        let row = |((member, said), index): ((&Member, &Said), &Index)| {
             let (replica, node) = (member.replica.0, self.group.node_of(member.replica).map(|node| node.0));
             let mut row = json!({ "node": node, "replica": replica, "address": member.address.to_string() });
+            row["ordered"] = index.to_json();
             match said {
                 Said::Leads(stats) => {
                     row["role"] = "leader".into();
@@ -164,7 +181,7 @@ impl Looked<'_> {
             }
             row
         };
-        let mut rows: Vec<Value> = self.members.iter().zip(&self.said).map(row).collect();
+        let mut rows: Vec<Value> = self.members.iter().zip(&self.said).zip(&self.indexes).map(row).collect();
         rows.sort_by_key(|row| row["node"].as_u64());
         rows
     }
@@ -183,7 +200,7 @@ mod tests {
         let looked = |said: [Said; 3]| {
             let replicas = group.replicas.iter().map(|one| one.replica);
             let members = replicas.map(|replica| Member { replica, address: address.clone() }).collect();
-            Looked { group: &group, members, said: said.to_vec() }
+            Looked { group: &group, members, said: said.to_vec(), indexes: vec![Index::NotKept; 3] }
         };
         let two = looked([leads("9.1"), leads("10.2"), Said::Follows(None)]);
         assert_eq!(two.leader().map(|(node, _)| node), Some(NodeId(1)));

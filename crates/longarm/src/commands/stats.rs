@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use longarm_client::Client;
+use longarm_client::{Client, ClusterClient, Options};
 use serde_json::{Map, Value};
 
 use crate::config::Config;
 use crate::connect;
 use crate::flags::duration;
 use crate::human;
+use crate::ordered;
 use crate::output::{Exit, Failure, Output};
 
 /// The line about the command in help texts.
@@ -44,9 +45,12 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
                 }
             };
             let now = Instant::now();
-            let stats: Value = serde_json::from_str(&text).map_err(|error| {
+            let mut stats: Value = serde_json::from_str(&text).map_err(|error| {
                 Failure::new(Exit::Corrupt, format!("the server's statistics are no JSON: {error}"))
             })?;
+            if id != 0 || stats["group"].is_object() {
+                add_indexes(&mut stats, &client, number, config)?;
+            }
             if output.json() {
                 output.value(&stats)?;
             } else {
@@ -64,6 +68,23 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
             output.line("")?;
         }
     }
+}
+
+/// Adds how the ordered indexes of the replicas of a group stand, if any of them keeps one: the leader knows
+/// nothing of them.
+fn add_indexes(
+    stats: &mut Value,
+    client: &ClusterClient,
+    number: usize,
+    config: &Config,
+) -> Result<(), Failure> {
+    let group = &client.topology().groups()[number];
+    let options = Options { group: group.id, ..connect::options(config, "longarm stats")? };
+    let indexes = ordered::ask_all(&connect::transport(config)?, &group.addresses, &options);
+    if !indexes.is_empty() {
+        stats["ordered"] = Value::Array(indexes);
+    }
+    Ok(())
 }
 
 /// Formats lines for people. A number that grew since `before` has its rate beside it.

@@ -44,10 +44,33 @@ fn a_scan_prints_items_in_the_order_of_their_keys() {
         let (_, err, code) = group.run(&[&["scan", "--cluster", "g.toml"], wrong].concat());
         assert_eq!(code, 2, "{wrong:?}: {err}");
     }
+    says_how_its_indexes_stand(&group, leader);
     group.end(leader, Signal::KILL);
     group.client(&["put", "user:5", "new"]);
     let after = format!("{users}user:5\tnew\n");
     assert_eq!(group.client(&["scan", "--prefix", "user:", "--timeout", "20s"]), after);
+}
+
+/// Checks what `stats` and `cluster status` say of a group with four items, of which two nodes follow.
+fn says_how_its_indexes_stand(group: &Group, leader: usize) {
+    let ready = |status: &Value, node: usize| {
+        let index = &status["nodes"][node - 1]["ordered"];
+        index["stage"] == "ready" && index["items"] == 4 && index["builds"].as_u64() > Some(0)
+    };
+    let followers = || (1..=3).filter(|node| *node != leader);
+    group.until("indexes of all items", |status| followers().all(|node| ready(status, node)));
+    let (status, _) = group.status();
+    let pages = |node: usize| status["nodes"][node - 1]["ordered"]["pages"].as_u64().expect("a number");
+    assert!(followers().map(pages).sum::<u64>() >= 12, "{status}");
+    assert_eq!(status["nodes"][leader - 1]["ordered"]["stage"], "resting", "{status}");
+    let (table, _, _) = group.run(&["cluster", "status", "g.toml"]);
+    assert!(table.contains("ordered index") && table.contains("resting: it leads"), "{table}");
+    let stats: Value = serde_json::from_str(&group.client(&["stats", "--json"])).expect("an object");
+    let indexes = stats["ordered"].as_array().expect("one object a replica");
+    assert_eq!(indexes.iter().filter(|index| index["stage"] == "ready").count(), 2, "{stats}");
+    assert!(indexes.iter().all(|index| index["address"].is_string()), "{stats}");
+    let text = group.client(&["stats"]);
+    assert_eq!(text.matches("stage ready").count(), 2, "{text}");
 }
 
 #[test]
@@ -55,6 +78,10 @@ fn what_keeps_no_ordered_index_answers_no_scan() {
     let mut group = group();
     group.start_all();
     group.client(&["put", "key", "value"]);
+    let (status, _) = group.status();
+    assert!(status["nodes"][0]["ordered"].is_null(), "{status}");
+    let (table, _, _) = group.run(&["cluster", "status", "g.toml"]);
+    assert!(!table.contains("ordered") && !group.client(&["stats"]).contains("ordered"), "{table}");
     for more in [&[][..], &["--count"]] {
         let (out, err, code) = group.run(&[&["scan", "--cluster", "g.toml"], more].concat());
         assert!(code == 4 && out.is_empty() && err.contains("--ordered true"), "{code} {out} {err}");

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::cluster;
 use crate::config::Config;
 use crate::human;
+use crate::ordered;
 use crate::output::{Exit, Failure, Output};
 use crate::standing::{Looked, Said, look_at_all};
 
@@ -22,7 +23,7 @@ pub struct StatusArgs {
 /// Shows each replica of each group.
 pub fn run(args: &StatusArgs, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     let cluster = cluster::read(&args.file)?;
-    let looked = look_at_all(&cluster, config)?;
+    let looked = look_at_all(&cluster, config, true)?;
     show(&looked, output)?;
     let several = looked.len() > 1;
     let mut exit = Exit::Ok;
@@ -61,7 +62,8 @@ fn not_added(file: &Path, row: &Value, group: Option<usize>) -> String {
 fn show(looked: &[Looked<'_>], output: &mut Output) -> Result<(), Failure> {
     if !output.json() {
         let rows: Vec<Vec<Value>> = looked.iter().map(Looked::rows).collect();
-        return output.write(table(&rows).as_bytes());
+        output.write(table(&rows).as_bytes())?;
+        return output.write(indexes(&rows).as_bytes());
     }
     for looked in looked {
         output.value(&json!({
@@ -103,10 +105,57 @@ fn table(groups: &[Vec<Value>]) -> String {
             role,
         ]);
     }
+    laid_out(&lines, several)
+}
+
+/// Formats how the ordered indexes stand, if any replica keeps one.
+fn indexes(groups: &[Vec<Value>]) -> String {
+    let kept = |row: &Value| row["ordered"]["stage"].is_string();
+    if !groups.iter().flatten().any(kept) {
+        return String::new();
+    }
+    let titles = [
+        "group",
+        "node",
+        "ordered index",
+        "items",
+        "bytes",
+        "lag",
+        "builds",
+        "gaps",
+        "pages",
+        "again",
+        "contended",
+    ];
+    let mut lines = vec![titles.map(String::from)];
+    for (number, row) in
+        groups.iter().enumerate().flat_map(|(at, rows)| rows.iter().map(move |row| (at + 1, row)))
+    {
+        let index = &row["ordered"];
+        let figure = |name: &str| index[name].as_u64().map_or("-".into(), human::count);
+        lines.push([
+            number.to_string(),
+            row["node"].to_string(),
+            ordered::state(index, row["role"] == "leader"),
+            figure("items"),
+            index["bytes"].as_u64().map_or("-".into(), human::bytes),
+            figure("lag"),
+            figure("builds"),
+            figure("gaps"),
+            figure("pages"),
+            figure("again"),
+            figure("contended"),
+        ]);
+    }
+    format!("\n{}", laid_out(&lines, groups.len() > 1))
+}
+
+/// Lays columns out; the first is left out unless there are several groups.
+fn laid_out<const N: usize>(lines: &[[String; N]], several: bool) -> String {
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
+    let widths: Vec<usize> = (0..N).map(width).collect();
     let mut text = String::new();
-    for line in &lines {
+    for line in lines {
         let cells = line.iter().zip(&widths).skip(usize::from(!several));
         let cells: Vec<String> = cells.map(|(cell, width)| format!("{cell:<width$}")).collect();
         text.push_str(cells.join("  ").trim_end());
@@ -131,10 +180,12 @@ fn nobody(path: &Path, said: &[Said]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use longarm_client::{OrderedStage, OrderedStats};
     use longarm_server::Member;
 
     use super::*;
     use crate::cluster::{Group, NodeId};
+    use crate::ordered::Index;
 
     fn group(id: u64) -> Group {
         let mut group = Group { id, sum_key: 1, hash_key: 2, replicas: Vec::new() };
@@ -147,7 +198,7 @@ mod tests {
         let at = |replica, text: &str| Member { replica, address: text.parse().expect(text) };
         let addresses = ["tcp://b:2", "tcp://a:1", "tcp://c:3"];
         let members = group.replicas.iter().zip(addresses).map(|(one, text)| at(one.replica, text));
-        Looked { group, members: members.collect(), said: said.to_vec() }
+        Looked { group, members: members.collect(), said: said.to_vec(), indexes: vec![Index::NotKept; 3] }
     }
 
     fn one_leads(group: &Group) -> Looked<'_> {
@@ -170,6 +221,41 @@ node  address    term  in sync  lag  lease left  role
 3000  tcp://c:3  -     no       -    -           not reachable: nobody listens
 ";
         assert_eq!(table(&[rows]), expected);
+    }
+
+    #[test]
+    fn ordered_indexes_have_a_table_of_their_own() {
+        let group = group(7);
+        assert_eq!(indexes(&[one_leads(&group).rows()]), "", "nobody keeps one");
+        let kept = |stage| {
+            let found =
+                OrderedStats { stage, items: 49, bytes: 2048, lag: 3, pages: 7, ..OrderedStats::default() };
+            Index::Kept(found)
+        };
+        let indexed = Looked {
+            indexes: vec![
+                kept(OrderedStage::Resting),
+                kept(OrderedStage::Building(40)),
+                Index::Unknown("nobody listens".into()),
+            ],
+            ..one_leads(&group)
+        };
+        let rows = indexed.rows();
+        assert_eq!(
+            (&rows[0]["ordered"]["stage"], &rows[0]["ordered"]["items"]),
+            (&"building".into(), &49.into())
+        );
+        let text = indexes(&[rows]);
+        let lines: Vec<Vec<&str>> = text
+            .lines()
+            .skip(1)
+            .map(|line| line.split("  ").filter(|cell| !cell.is_empty()).collect())
+            .collect();
+        let cells = |line: usize| lines[line].iter().map(|cell| cell.trim()).collect::<Vec<_>>();
+        assert_eq!(cells(0)[..3], ["node", "ordered index", "items"]);
+        assert_eq!(cells(1), ["1", "building, 40 %", "49", "2.0 KiB", "3", "0", "0", "7", "0", "0"]);
+        assert_eq!(cells(2)[..2], ["2", "resting: it leads, and followers have one"]);
+        assert_eq!(cells(3)[..3], ["3000", "not known: nobody listens", "-"]);
     }
 
     #[test]
