@@ -67,6 +67,7 @@ fn a_group_loses_leaders_and_no_write_and_leaves_nothing_behind() {
         assert_eq!(output.status.code(), Some(0), "{out} {err}");
         assert!(out.contains("PASSED      two leaders killed") && out.contains("in sync after"), "{out}");
         assert_eq!(out.matches("read back").count(), 2, "{out}");
+        assert!(out.contains(" in the order of their keys, in "), "{out}");
     }
     assert_eq!(std::fs::read_dir(directory.path()).expect("a directory").count(), 0);
     let pids = out.split("pids ").nth(1).and_then(|rest| rest.split(": ").next()).expect("pids");

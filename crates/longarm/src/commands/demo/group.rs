@@ -1,5 +1,5 @@
 //! `longarm demo --group`: three replicas under load, whose leaders are killed. Each PUT has a key of its
-//! own, so that the demo can ask for every acknowledged PUT afterwards.
+//! own, so that the demo can ask for every acknowledged PUT afterwards, and scan for them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::cluster::NodeId;
 use longarm_base::random::SplitMix64;
-use longarm_client::{ClusterClient, Error};
+use longarm_client::{ClusterClient, Error, Scan};
 use longarm_host::{Mutex, now, sleep};
 use longarm_workload::values::make;
 use rustix::process::Signal;
@@ -134,7 +134,7 @@ pub fn run(config: &Config, stop: Arc<AtomicBool>, output: &mut Output) -> Resul
         groups: 1,
         memory: MEMORY,
         workers: 1,
-        ordered: false,
+        ordered: true,
     })?;
     let mut config = config.clone();
     (config.cluster, config.secret_file) = (Some(replicas.file()), None);
@@ -191,6 +191,7 @@ impl Act<'_> {
             human::count(before)
         ))?;
         self.read_back("")?;
+        self.scan()?;
         let back = self.restart(leader)?;
         (leader, _) = self.until("a leader", |_| true)?;
         let second = self.kill(leader)?;
@@ -393,6 +394,29 @@ impl Act<'_> {
         self.goes_on()?;
         let all = human::count(items.len() as u64);
         self.say(&format!("read back   {all} of {all}{again}, from {}", client.describe()))
+    }
+
+    /// Scans for every item that was acknowledged. A follower answers, from its index in the order of keys.
+    fn scan(&mut self) -> Result<(), Failure> {
+        let mut client = connect::connect(&self.config, "longarm demo")?;
+        let began = Instant::now();
+        let (mut items, mut last) = (0, Vec::new());
+        for item in client.scan(&Scan::all()) {
+            let item = item.map_err(|error| connect::failure(&error, &self.config))?;
+            if items > 0 && item.key <= last {
+                let key = String::from_utf8_lossy(&item.key);
+                self.shared.fail(format!("a scan showed {key} out of its order"));
+            }
+            last = item.key;
+            items += 1;
+        }
+        let (took, written) = (began.elapsed(), self.shared.written());
+        if items != written {
+            self.shared.fail(format!("a scan showed {items} items, and {written} PUTs were acknowledged"));
+        }
+        self.goes_on()?;
+        let all = human::count(items);
+        self.say(&format!("scanned     {all} of {all} in the order of their keys, in {}", human::time(took)))
     }
 
     /// Starts a replica again, and waits until it is in sync. Gives how long that took.
