@@ -1,6 +1,7 @@
 //! The way to a leader's progress: READs over a connection, or a look at the own region of a replica that
 //! leads itself.
 
+use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use longarm_base::{Nanos, Place};
@@ -43,6 +44,9 @@ impl<Q: QueuePair> Leader<Q> {
             Leader::Own(memory) => {
                 into.resize(from.len as usize, 0);
                 memory.copy_out(from.offset, into);
+                // Acquire: what is read next is of a later moment than this; pairs with the Release of
+                // OwnedWords::store.
+                fence(Ordering::Acquire);
             }
             Leader::Far { qp, done } => {
                 if !qp.read_now(from, 0) {

@@ -10,6 +10,7 @@
 //! - `arena`: entries in the replica's own arena. `build`: a tree of all of them.
 //! - `following`: one term: building, following, the tree's state. `page`: a page, and what conflicts with
 //!   it.
+//! - `stand_in`: when a leader that has followers keeps a tree.
 //! - `door`: the connections of clients that scan. `orderer`: the thread.
 #![forbid(unsafe_code)]
 
@@ -22,6 +23,7 @@ mod leader;
 mod order;
 mod orderer;
 mod page;
+mod stand_in;
 #[cfg(test)]
 mod tests;
 

@@ -55,6 +55,8 @@ pub enum Order<Q> {
         progress: Mapped,
         /// Its stable point.
         stable: StableOf,
+        /// Whether it has followers, who answer scans as a rule.
+        followed: bool,
     },
     /// The replica leads no more, or is lost: nothing is known of any leader.
     Rest,

@@ -17,6 +17,7 @@ use crate::door::{Door, ScanConnection};
 use crate::following::{Following, STEP, Source, Trouble};
 use crate::order::{Kept, Order, Orders};
 use crate::page::{Made, Wanted};
+use crate::stand_in::{Demand, Led, StandIn};
 
 /// The time between two looks at the leader's words while nobody scans: as long as they bring something, and
 /// doubled up to the longer one while they do not. A leader reuses the memory of an entry that was replaced
@@ -70,6 +71,9 @@ pub struct Orderer<Q> {
     connections: Vec<ScanConnection<Q>>,
     tree: Option<Tree>,
     following: Option<Following<Q>>,
+    /// The term that this replica leads, if it has followers. What it follows then, if anything, are its own
+    /// streams.
+    stand_in: Option<StandIn>,
     /// What was followed before a leader began to write the memory.
     paused: Option<(Following<Q>, Kept)>,
     /// When the leader's words were last seen, and in microseconds how long before the look of this round.
@@ -100,6 +104,7 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
             connections: Vec::new(),
             tree: None,
             following: None,
+            stand_in: None,
             paused: None,
             seen: Nanos(0),
             lag: 0,
@@ -134,6 +139,7 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
     }
 
     fn obey(&mut self, order: Order<Q>) {
+        self.stand_in = None;
         match order {
             Order::Prepare { kept } => {
                 let followed = self.following.take().or(self.paused.take().map(|(followed, _)| followed));
@@ -144,10 +150,13 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
                 self.full = false;
                 self.following = Some(self.resume(next).connect_by(connect));
             }
-            Order::Lead { term, streams, progress, stable } => {
-                self.paused = None;
-                self.full = false;
-                self.following = Some(Following::new(term, streams, Source::Own(stable)).lead_by(progress));
+            Order::Lead { term, streams, progress, stable, followed } => {
+                (self.following, self.paused, self.full) = (None, None, false);
+                let led = Led { term, streams, progress, stable };
+                match followed {
+                    true => self.stand_in = Some(StandIn { led, demand: Demand::default() }),
+                    false => self.following = Some(led.follow()),
+                }
             }
             Order::Rest => (self.following, self.paused) = (None, None),
             Order::Stop => unreachable!("it stops before"),
@@ -200,8 +209,33 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
         Ok(())
     }
 
+    /// Of a leader that has followers: begins to keep a tree if clients find none of these ready, and gives
+    /// it up when they do again.
+    fn stand_in(&mut self) {
+        let Some(StandIn { led, demand }) = &mut self.stand_in else { return };
+        let time = now();
+        let mut wanted = self.connections.iter().flat_map(|connection| &connection.wanted);
+        if wanted.any(|wanted| wanted.term == led.term) {
+            demand.note(time);
+        }
+        match self.following {
+            None if demand.lasts() => {
+                (self.log)("clients find no follower with an ordered index: the leader keeps one");
+                self.following = Some(led.follow());
+            }
+            Some(_) if demand.is_over(time) => {
+                (self.log)("clients ask the leader for no scans any more: its ordered index is given up");
+                *demand = Demand::default();
+                (self.following, self.tree) = (None, None);
+                self.memory.discard(0, self.memory.bytes());
+            }
+            _ => {}
+        }
+    }
+
     /// Advances the tree, and answers what can be answered; whether there is more to do at once.
     fn round(&mut self) -> bool {
+        self.stand_in();
         let asked = self.connections.iter().any(|connection| !connection.wanted.is_empty());
         let advanced = match self.following.is_some() && !self.full {
             true => self.advance(),

@@ -8,6 +8,7 @@ pub mod faults;
 pub mod judge;
 pub mod notes;
 mod operator;
+pub mod ordered;
 pub mod plan;
 pub mod points;
 pub mod reduce;

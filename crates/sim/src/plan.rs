@@ -10,6 +10,7 @@ use longarm_fabric::sim::{Landing, Weather};
 use longarm_server::Timing;
 
 use crate::faults::{Fault, Machines, Strength, What};
+use crate::ordered::Ordered;
 use crate::replicas::{QUICK, USUAL};
 use crate::scenario::Scenario;
 use crate::workload::{FILLED, Load};
@@ -66,8 +67,8 @@ pub struct Plan {
     pub kept_share: u32,
     /// Whether threads lose their cores now and then, where they look at the clock.
     pub preempts: bool,
-    /// Whether replicas keep an ordered index, which clients scan.
-    pub ordered: bool,
+    /// Which servers keep an ordered index, which clients scan.
+    pub ordered: Ordered,
     /// How long a disk takes to keep a promise.
     pub fsync: Nanos,
     /// Heartbeats, promises, elections of a group.
@@ -164,7 +165,7 @@ impl Plan {
             keep: KEEP,
             kept_share: KEPT_SHARE,
             preempts: scenario.stalls,
-            ordered: scenario.scans,
+            ordered: Ordered::None,
             fsync,
             timing,
             clocks: (0..servers + clients + u32::from(operated)).map(|_| clock(chance)).collect(),
@@ -175,14 +176,19 @@ impl Plan {
         plan.faults = strength.draw(Machines { servers, clients }, SAFETY, chance);
         (plan.keep, plan.kept_share) = draw_kept(chance);
         if scenario.scans {
-            plan.scan(scenario.narrow, chance);
+            plan.scan(scenario, chance);
         }
         plan
     }
 
     /// Has clients scan; draws what only that needs.
-    fn scan(&mut self, narrow: bool, chance: &mut SplitMix64) {
-        if narrow {
+    fn scan(&mut self, scenario: &Scenario, chance: &mut SplitMix64) {
+        self.ordered = Ordered::All;
+        if scenario.lone {
+            self.load.lone = true;
+            self.ordered = Ordered::Only(chance.below(u64::from(self.servers)) as u32);
+        }
+        if scenario.narrow {
             (self.load.fills, self.load.expected) = (false, 64);
             (self.keys, self.workers) = (2 + chance.below(3) as u32, 2 + chance.below(3) as usize);
         }

@@ -15,6 +15,7 @@ use longarm_server::{
 };
 
 use crate::operator::{self, Tools};
+use crate::ordered::Ordered;
 
 /// The time between two looks at whether a server is to end.
 const LOOK: Duration = Duration::from_millis(2);
@@ -78,6 +79,8 @@ pub struct Servers {
     groups: u32,
     /// Whether every second node has one more worker.
     pub uneven: bool,
+    /// Which servers keep an ordered index.
+    pub ordered: Ordered,
     options: ServerOptions,
     timing: Timing,
     /// By node and group.
@@ -115,6 +118,7 @@ impl Servers {
             founders: founders as usize,
             groups,
             uneven: groups > 1,
+            ordered: Ordered::None,
             options,
             timing,
             disks: (0..count).map(|_| (0..groups).map(disk).collect()).collect(),
@@ -327,6 +331,7 @@ impl Servers {
     fn options_of(&self, node: u32) -> ServerOptions {
         let mut options = self.options.clone();
         options.addresses = vec![self.addresses[node as usize].clone()];
+        options.ordered = self.ordered.has(node);
         // Nodes may differ in their number of workers.
         options.workers += node as usize % 2;
         if self.addresses.len() > 1 {

@@ -121,6 +121,7 @@ impl Run {
         let options = options(&plan, &notes);
         let size = ClusterSize { servers: plan.servers, founders: plan.founders, groups: plan.groups };
         let mut servers = Servers::new(size, options, plan.timing, fsync);
+        servers.ordered = plan.ordered;
         servers.uneven |= plan.uneven;
         let (down, ending, lost, blank) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         // Events do not name their group, so the judge can watch only a single one.
@@ -135,12 +136,12 @@ impl Run {
         let all_are_answered = plan.is_calm() && plan.faults.is_empty() && plan.memory > TIGHT;
         let served = Rc::<Cell<u32>>::default();
         let apart = calendars_apart(&plan.faults);
-        if plan.servers > 1 {
+        if plan.servers > 1 || plan.ordered.any() {
             let (traps, served) = (Rc::clone(&traps), Rc::clone(&served));
             // The comparison reads all of two arenas, which takes a fifth of a run's time.
-            let looks = plan.seed.is_multiple_of(LOOKED_AT);
+            let looks = plan.servers > 1 && plan.seed.is_multiple_of(LOOKED_AT);
             let adoptions = looks.then(|| servers.adoptions());
-            let stumbles = plan.ordered.then(|| Stumbles::new(plan.seed));
+            let stumbles = plan.ordered.any().then(|| Stumbles::new(plan.seed));
             world.set_witness(witness(judge.clone(), traps, served, adoptions, stumbles));
         }
         let run = Run {
@@ -483,7 +484,6 @@ fn options(plan: &Plan, notes: &Notes) -> ServerOptions {
         keep_sessions: plan.keep,
         kept_share: plan.kept_share,
         peers: operator::peers(),
-        ordered: plan.ordered,
         log: notes.log(),
         ..ServerOptions::default()
     }

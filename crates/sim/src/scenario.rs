@@ -49,6 +49,8 @@ pub struct Scenario {
     pub scans: bool,
     /// There are very few keys, and more workers.
     pub narrow: bool,
+    /// With scans: a single replica keeps an ordered index, also while it leads.
+    pub lone: bool,
 }
 
 impl Scenario {
@@ -75,6 +77,7 @@ impl Scenario {
         stalls: false,
         scans: false,
         narrow: false,
+        lone: false,
     };
 
     /// Scans of a group.
@@ -293,6 +296,14 @@ pub const SCENARIOS: &[Scenario] = &[
         ..Scenario::GROUP_CHANGES_ALL
     },
     Scenario::SCANS,
+    Scenario {
+        name: "group-scans-lone",
+        about: "pages of scans of a group in which one replica keeps an index, also while it leads; crashes",
+        weather: true,
+        crashes: true,
+        lone: true,
+        ..Scenario::SCANS
+    },
     Scenario {
         name: "group-scans-weather",
         about: "pages of scans, torn READs, WRITEs in parts, completions long before visibility",

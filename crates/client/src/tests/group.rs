@@ -97,8 +97,8 @@ fn sockets(name: &str) -> Vec<Address> {
 /// A group of three.
 pub(super) struct Three {
     timing: Timing,
-    /// Whether its followers keep an ordered index.
-    ordered: bool,
+    /// Whether those that are started from now on keep an ordered index.
+    pub ordered: bool,
     pub addresses: Vec<Address>,
     pub vaults: Vec<Arc<Kept>>,
     pub servers: Vec<Option<Server>>,

@@ -14,6 +14,7 @@ mod rdma;
 mod reads;
 mod resend;
 mod scans;
+mod scans_of_leaders;
 mod stalls;
 
 use std::convert::Infallible;

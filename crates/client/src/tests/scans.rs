@@ -17,7 +17,7 @@ use super::group::{BOUND, Three};
 use crate::side::Side;
 use crate::{Client, Error, Options, Page, Scan, ScanItem, Token, ordered_stats};
 
-fn connect(three: &Three) -> Client<Any> {
+pub(super) fn connect(three: &Three) -> Client<Any> {
     let options = Options { timeout: BOUND, connect_timeout: BOUND, ..Options::default() };
     Client::connect_group(&three.addresses, options).expect("connect")
 }
@@ -235,18 +235,17 @@ fn drawn(draw: &mut SplitMix64) -> Drawn {
     Drawn { scan: if limit < u64::MAX { scan.limit(limit) } else { scan }, keys_only, has, limit }
 }
 
-#[test]
-fn a_page_shows_what_was_just_acknowledged() {
-    let three = Three::ordered("scans");
-    let (mut client, mut model, mut draw) = (connect(&three), Model::default(), SplitMix64::new(31));
+/// Writes and looks for a while, with a client that finds nothing.
+pub(super) fn shows(client: &mut Client<Any>, seed: u64, time: Duration) {
+    let (mut model, mut draw) = (Model::default(), SplitMix64::new(seed));
     let begun = Instant::now();
     let mut looks = 0;
-    while looks < 15_000 && begun.elapsed() < Duration::from_secs(6) {
+    while looks < 15_000 && begun.elapsed() < time {
         for _ in 0..draw.below(4) {
-            model.write(&mut client, &mut draw);
+            model.write(client, &mut draw);
         }
         client.options.scan_side = SIDES[draw.below(3) as usize];
-        model.look(&mut client, &mut draw);
+        model.look(client, &mut draw);
         looks += 1;
     }
     assert!(looks > 20, "only {looks} in {:?}", begun.elapsed());
@@ -294,6 +293,12 @@ fn an_ordered_lookup_is_five_reads_however_large_the_tree_is() {
     assert!(costs.len() == 3 && costs.values().all(|times| *times == 20), "{costs:?}");
 }
 
+#[test]
+fn a_page_shows_what_was_just_acknowledged() {
+    let three = Three::ordered("scans");
+    shows(&mut connect(&three), 31, Duration::from_secs(6));
+}
+
 /// Bytes that show where each of them belongs.
 fn bytes(seed: u64, len: usize) -> Vec<u8> {
     let mut draw = SplitMix64::new(seed);
@@ -305,7 +310,10 @@ fn bytes(seed: u64, len: usize) -> Vec<u8> {
 #[test]
 fn values_of_every_size_come_back_byte_for_byte() {
     let three = Three::ordered("scan-sizes");
-    let mut client = connect(&three);
+    all_sizes_come_back(&mut connect(&three));
+}
+
+pub(super) fn all_sizes_come_back(client: &mut Client<Any>) {
     let (mut sizes, mut stored) = (vec![0, 1, 2, 15, 16, 17, 63, 64, 65, 300 << 10], BTreeMap::new());
     for power in 8..=18 {
         sizes.extend([-100, -64, -33, -1, 0, 1, 40].map(|more| (1usize << power).strict_add_signed(more)));
@@ -349,7 +357,7 @@ enum Lost {
 
 const FIXED: u32 = 3_000;
 
-fn fixed(number: u32) -> Vec<u8> {
+pub(super) fn fixed(number: u32) -> Vec<u8> {
     format!("key {number:05}").into_bytes()
 }
 
@@ -487,7 +495,10 @@ fn a_replica_says_how_its_index_stands() {
 #[test]
 fn a_group_without_an_ordered_index_says_so() {
     let three = Three::over_shm("scan-none");
-    let mut client = connect(&three);
+    says_that_it_is_not_ordered(connect(&three));
+}
+
+pub(super) fn says_that_it_is_not_ordered(mut client: Client<Any>) {
     client.put(b"key", b"value").expect("put");
     let begun = Instant::now();
     assert!(matches!(client.scan_page(&Scan::all(), None), Err(Error::NotOrdered)));
@@ -575,7 +586,10 @@ fn is_one_instant_of(taken: &Taken, versions: &BTreeMap<u64, BTreeMap<Csn, Left>
 #[test]
 fn pages_of_keys_that_are_written_all_the_time_are_instants() {
     let three = Three::ordered("scan-narrow");
-    let (mut clients, mut pager) = ([connect(&three), connect(&three)], connect(&three));
+    are_instants([connect(&three), connect(&three)], connect(&three));
+}
+
+pub(super) fn are_instants(mut clients: [Client<Any>; 2], mut pager: Client<Any>) {
     let (written, mut taken) = (Written::default(), Vec::new());
     std::thread::scope(|scope| {
         let written = &written;

@@ -17,20 +17,17 @@ impl<T: Transport> Node<T> {
         self.order.give(Order::Follow { term, streams, connect });
     }
 
-    /// The replica serves in the term: other replicas may READ how far its streams are. Where there are no
-    /// others, its own index follows its own streams.
+    /// The replica serves in the term: other replicas may READ how far its streams are, and its own index
+    /// follows its own streams, if clients have nobody else to scan.
     pub(super) fn order_to_lead(&self, term: Term) {
         let Some(progress) = &self.lent.progress else { return };
         self.inbound.set_progress(Some((term, progress.clone())));
         let Some(leader) = &self.leading else { return };
-        let alone = self.group().others().next().is_none();
-        if !alone {
-            return self.order.rest();
-        }
         let core = Arc::downgrade(&leader.term.core);
         let stable: StableOf =
             Arc::new(move || core.upgrade().map_or(Csn::NONE, |core| core.engine.stable_point()));
         let (streams, progress) = (self.streams(), progress.memory().clone());
-        self.order.give(Order::Lead { term, streams, progress, stable });
+        let followed = self.group().others().next().is_some();
+        self.order.give(Order::Lead { term, streams, progress, stable, followed });
     }
 }

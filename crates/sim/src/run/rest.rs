@@ -12,6 +12,7 @@ use longarm_server::{OrderError, Stay};
 
 use super::{LOOK, Run};
 use crate::notes::Note;
+use crate::ordered::Ordered;
 use crate::replicas::Servers;
 use crate::workload::{Looks, look_at_all, scan_all};
 
@@ -71,7 +72,8 @@ impl Run {
             self.go_on(now)?;
         }
         if self.plan.servers == 1 {
-            return self.look_at_all().map(|_| ());
+            let looks = self.look_at_all()?;
+            return if self.plan.ordered.any() { self.orders(0, 0, &looks) } else { Ok(()) };
         }
         self.converge(Servers::agree)?;
         self.are_as_told()?;
@@ -128,7 +130,7 @@ impl Run {
                 self.go_on(self.world.time() + LOOK)?;
             }
             let looks = self.look_and_compare(group, node)?;
-            if self.plan.ordered {
+            if self.plan.ordered.any() {
                 self.each_orders(group, node, &looks)?;
             }
         }
@@ -144,7 +146,7 @@ impl Run {
             let names = |look: &Operation| (self.plan.load.name(look.key), look.version);
             match self.servers.shows(group as usize, node, looks.iter().map(names)) {
                 Ok(()) => return Ok(looks),
-                Err(apart) if self.world.time().since(begun) > CONVERGENCE || !self.plan.ordered => {
+                Err(apart) if self.world.time().since(begun) > CONVERGENCE || !self.plan.ordered.any() => {
                     return Err(apart);
                 }
                 Err(_) => self.go_on(self.world.time() + LOOK)?,
@@ -163,30 +165,37 @@ impl Run {
         })
     }
 
-    /// Has each follower show all keys in order, and compares that with what the leader shows (I16).
+    /// Has each replica with an index, except for a leader with others that have one, show all keys in order.
     fn each_orders(&mut self, group: u32, leader: u32, looks: &Looks) -> Result<(), String> {
+        let members = self.converge(|servers| servers.members_of(group as usize))?;
+        let ordered = self.plan.ordered;
+        let asked = |node: &u32| ordered.has(*node) && (*node != leader || ordered == Ordered::Only(leader));
+        members.into_iter().filter(asked).try_for_each(|node| self.orders(node, leader, looks))
+    }
+
+    /// Has a replica show all keys in order, and compares that with what the leader shows (I16).
+    fn orders(&mut self, node: u32, leader: u32, looks: &Looks) -> Result<(), String> {
         let mut there: Vec<Item> = looks.iter().filter_map(item).collect();
         there.sort_by_key(|item| item.key);
-        let members = self.converge(|servers| servers.members_of(group as usize))?;
-        for node in members.into_iter().filter(|&node| node != leader) {
-            let ways = [node, leader].map(|node| self.servers.addresses[node as usize].clone());
-            let (sim, load, noted) = (self.sim.clone(), self.plan.load.clone(), self.noted.clone());
-            let number = self.noted.borrow().plain.pages().len() as u32;
-            let shown = self.ask(LAST_LOOK, move || scan_all(&sim, ways, number, &load, &noted))?;
-            let shown = shown.map_err(|error| {
-                format!("healed, and yet node {node} shows no keys in order (I20): {error}")
-            })?;
-            if shown != there {
-                let differs = shown.iter().chain(&there).find(|&item| {
-                    let is_in = |items: &[Item]| items.contains(item);
-                    !is_in(&shown) || !is_in(&there)
-                });
-                return Err(format!(
-                    "node {node} shows {} keys in order, leader {leader} {} (I16): {differs:?}",
-                    shown.len(),
-                    there.len()
-                ));
-            }
+        let mut ways = vec![node, leader];
+        ways.dedup();
+        let ways: Vec<_> =
+            ways.into_iter().map(|node| self.servers.addresses[node as usize].clone()).collect();
+        let (sim, load, noted) = (self.sim.clone(), self.plan.load.clone(), self.noted.clone());
+        let number = self.noted.borrow().plain.pages().len() as u32;
+        let shown = self.ask(LAST_LOOK, move || scan_all(&sim, &ways, number, &load, &noted))?;
+        let shown = shown
+            .map_err(|error| format!("healed, and yet node {node} shows no keys in order (I20): {error}"))?;
+        if shown != there {
+            let differs = shown.iter().chain(&there).find(|&item| {
+                let is_in = |items: &[Item]| items.contains(item);
+                !is_in(&shown) || !is_in(&there)
+            });
+            return Err(format!(
+                "node {node} shows {} keys in order, leader {leader} {} (I16): {differs:?}",
+                shown.len(),
+                there.len()
+            ));
         }
         Ok(())
     }

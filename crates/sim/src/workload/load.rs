@@ -45,6 +45,8 @@ pub struct Load {
     pub outdated: bool,
     /// Whether keys have names of one byte, the longest names, and names that crowd one place of the index.
     pub hostile: bool,
+    /// Whether a single replica keeps an ordered index.
+    pub lone: bool,
     /// Where clients scan: the names of all keys, in their order. Keys are numbered by it.
     pub names: Option<Arc<[Vec<u8>]>>,
 }
@@ -75,6 +77,7 @@ impl Load {
             idles: chance.once_in(8),
             outdated: chance.once_in(6),
             hostile: chance.once_in(6),
+            lone: false,
             names: None,
         }
     }

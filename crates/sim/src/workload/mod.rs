@@ -329,6 +329,8 @@ impl AtWork {
             | Error::Full
             | Error::OutOfMemory => {}
             Error::Crowded if self.worker.load.hostile => {}
+            // The only replica that keeps an index may be down.
+            Error::NotOrdered if self.worker.load.lone => {}
             error => panic!("client {}: {error}", self.worker.number),
         }
     }

@@ -106,11 +106,11 @@ impl AtWork {
     }
 }
 
-/// Scans all keys at one follower, after all is healed; `number` is of no other scan of a last look. Returns
-/// the items of all pages.
+/// Scans all keys after all is healed, at the first of these servers, of which the last one leads; `number`
+/// is of no other scan of a last look. Returns the items of all pages.
 pub fn scan_all(
     sim: &Sim,
-    [follower, leader]: [Address; 2],
+    ways: &[Address],
     number: u32,
     load: &Load,
     noted: &RefCell<Noted>,
@@ -120,7 +120,7 @@ pub fn scan_all(
     let begun = time();
     let again = |error: &Error| time().since(begun) < PATIENCE && !matches!(error, Error::Invalid(_));
     let mut client = loop {
-        match Client::connect_group_over(sim.clone(), &[follower.clone(), leader.clone()], options.clone()) {
+        match Client::connect_group_over(sim.clone(), ways, options.clone()) {
             Ok(client) => break client,
             Err(error) if again(&error) => longarm_host::sleep(Duration::from_millis(5)),
             Err(error) => return Err(error),
