@@ -80,8 +80,8 @@ pub enum Error {
     /// key that is written often does not cause this: after a few dozen tries a GET asks the server.
     #[error("the key could not be read in {0} tries")]
     Contended(u32),
-    /// The group keeps no ordered index, so no replica of it answers scans.
-    #[error("the group keeps no ordered index, so it answers no scans")]
+    /// The server, or its group, keeps no ordered index, so no replica of it answers scans.
+    #[error("there is no ordered index, so no scans are answered")]
     NotOrdered,
     /// No replica gave a page of a scan within the timeout; the text names the last reason.
     #[error("no replica answered the scan within the timeout: {0}")]

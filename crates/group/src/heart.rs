@@ -1,7 +1,8 @@
 //! The leader's heart. It tells followers that the leader lives. Their acknowledgements tell it how long the
 //! leader's own workers, and clients, may trust what they see (M6, M7).
 //!
-//! (1) No heartbeat is sent while a worker makes no progress (L21): then followers elect another leader.
+//! (1) No heartbeat is sent while a worker makes no progress (L21): then followers elect another leader. A
+//!     replica without others does not renew its lease then.
 //! (2) The leader's lease begins before the heartbeat is sent, and counts once a majority has the heartbeat.
 //! (3) The heart vouches to clients from the moment on which the leader's lease rests, not from the present:
 //!     a client's lease is as long as the leader's, and so ends with it.
@@ -64,13 +65,15 @@ pub(crate) fn run<Q: QueuePair>(
     let mut heart = Heart { leader_term, pause, lease, links: Vec::new(), done: Completions::new(64) };
     let (mut number, mut vouched) = (0, Nanos(0));
     let every = Duration::from_nanos(timing.heartbeat.0);
+    let alone = group.others().next().is_none();
     loop {
         for (qp, follower) in leader_term.hearts.take() {
             heart.links.retain(|link| link.follower.replica != follower.replica);
             heart.links.push(Link { qp, follower, sent: VecDeque::new() });
         }
         let times = core.timestamps();
-        if liveness.made(core, times.now) {
+        let alive = liveness.made(core, times.now);
+        if alive {
             number += 1;
             leader_term.set_beat(times.now);
             let stable = core.engine.stable_point();
@@ -84,7 +87,8 @@ pub(crate) fn run<Q: QueuePair>(
         }
         heart.take_acknowledgements();
         let now = core.timestamps();
-        let renewed = heart.lease.renewed(now.now);
+        let lapses = alone && !alive;
+        let renewed = if lapses { Nanos(0) } else { heart.lease.renewed(now.now) };
         let mut state = leader_term.state.lock();
         if let LeaderState::Releasing { to, .. } = *state {
             core.set_lease(Nanos(0));

@@ -14,9 +14,11 @@
 //! - [`operate`] is the operator's side of the orders that a leader takes: who is to lead, and who the
 //!   replicas are.
 //! - [`replicate`] sends the entries of a stream to the followers; each worker of the service has one.
-//! - [`common`] is an engine and what its threads share, also in a server without replicas.
+//! - [`common`] is an engine and what its threads share, also in a server without replicas. [`alone`] is
+//!   a group that a server alone makes of itself.
 #![forbid(unsafe_code)]
 
+mod alone;
 mod attend;
 mod catch_up;
 mod checked_arena;

@@ -209,7 +209,7 @@ impl<T: Transport> Node<T> {
 
     /// Runs until stopped.
     pub fn run(mut self) {
-        if let Some(others) = self.machine.awaits() {
+        if let Some(others) = self.machine.awaits().filter(|_| self.group().others().next().is_some()) {
             let others: Vec<_> = others.iter().map(ReplicaId::to_string).collect();
             self.log(&format!(
                 "replica {}: its disk says of no promise, so it has no part in the group until it has heard \

@@ -99,6 +99,9 @@ pub enum StartError {
     /// The arena could not be laid out.
     #[error("cannot lay out the arena: {0}")]
     Arena(#[from] longarm_store::CreateStoreError),
+    /// The server does not come to serve, though it has nobody to wait for.
+    #[error("the server has its memory and does not come to serve: its log says why")]
+    NotServing,
     /// The directory of plain files cannot be used.
     #[error("arena directory {dir}: {text}")]
     Directory {

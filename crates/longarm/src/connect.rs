@@ -165,7 +165,8 @@ fn of_scan(error: &Error, message: String) -> Failure {
     let (exit, hint) = match error {
         Error::NotOrdered => (
             Exit::Refused,
-            "its nodes keep one if each is started with --ordered true; `longarm dump` needs none",
+            "it is kept if the server, or each node of the group, is started with --ordered true; \
+             `longarm dump` needs none",
         ),
         Error::NoPage(_) => (
             Exit::Refused,

@@ -5,19 +5,31 @@
 
 use std::sync::Arc;
 
+use longarm_base::Nanos;
 use longarm_fabric::QueuePair;
 use longarm_host::Mutex;
 use longarm_wire::{Refusal, RefusalCode};
 
 use crate::ordered::ScanDoor;
 use crate::shared::Shared;
+use crate::threads::await_drained;
 use crate::worker_inbox::WorkerInbox;
-use longarm_group::Inbound;
+use longarm_group::{Inbound, Phase};
 
 /// The workers that serve clients now.
 pub(crate) struct Serving<Q> {
     pub shared: Arc<Shared>,
     pub inboxes: Vec<Arc<WorkerInbox<Q>>>,
+}
+
+impl<Q: QueuePair> Serving<Q> {
+    /// Has requests that have arrived executed, while later ones are told that the server closes. Returns
+    /// whether all of them were executed in time.
+    pub fn drain(&self, deadline: Nanos) -> bool {
+        self.shared.core.enter(Phase::Draining, deadline);
+        self.inboxes.iter().for_each(|inbox| inbox.channel.notify());
+        await_drained(&self.shared.core, deadline)
+    }
 }
 
 impl<Q> Clone for Serving<Q> {
@@ -29,7 +41,7 @@ impl<Q> Clone for Serving<Q> {
 /// The endpoint of one group, or of a server of its own.
 pub(crate) struct GroupEndpoint<Q> {
     serving: Mutex<Option<Serving<Q>>>,
-    /// For a replica: where connections of other replicas go.
+    /// For a replica that has, or may have, others: where connections of these go.
     pub inbound: Option<Arc<Inbound<Q>>>,
     /// For a replica that keeps an ordered index: where clients go that scan, whoever leads.
     pub scans: Option<Arc<ScanDoor<Q>>>,

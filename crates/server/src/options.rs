@@ -73,7 +73,8 @@ pub struct ServerOptions {
     pub kept_share: u32,
     /// How long completions of a client that left are remembered.
     pub keep_sessions: Duration,
-    /// Of a group: whether each replica keeps an ordered index, from which followers answer scans.
+    /// Whether to keep an ordered index, from which scans are answered: in a group by followers. A server of
+    /// its own is a group of one replica then (decision 33), without eviction and arena directory.
     pub ordered: bool,
     /// The groups that the node has replicas of; none for a server of its own. They share `memory` and
     /// `expected_items` equally. Each has `workers` divided by their number, at least one. Up to
@@ -140,6 +141,11 @@ impl ServerOptions {
         self.addresses.iter().any(|address| matches!(address, Address::Verbs(_)))
     }
 
+    /// Whether it is a server of its own that keeps an ordered index.
+    pub(crate) fn is_ordered_alone(&self) -> bool {
+        self.ordered && self.groups.is_empty()
+    }
+
     /// The proof that this node gives to other replicas.
     pub(crate) fn peer_login(&self) -> Login {
         match &self.peers {
@@ -185,6 +191,29 @@ impl ServerOptions {
         }
     }
 
+    /// Finds what does not go with an ordered index of a server of its own, or with replicas of any kind.
+    fn check_alone(&self) -> Result<(), StartError> {
+        let wrong = |what: &'static str, text: String| Err(StartError::Option { what, text });
+        if self.is_ordered_alone() && self.eviction != Eviction::None {
+            let text = "an ordered index is kept of items that stay: with `ordered` it must be none";
+            return wrong("eviction", text.into());
+        }
+        if self.is_ordered_alone() && self.arena_dir.is_some() {
+            let text = "the memory of a server with an ordered index is not kept in files: give either this \
+                        or `ordered`";
+            return wrong("arena_dir", text.into());
+        }
+        let replicated = !self.groups.is_empty() || self.ordered;
+        if replicated && self.keep_sessions > KEEP_SESSIONS_MAX {
+            let text = format!(
+                "{:?} given, up to {KEEP_SESSIONS_MAX:?} are possible in a group, or with `ordered`",
+                self.keep_sessions
+            );
+            return wrong("keep_sessions", text);
+        }
+        Ok(())
+    }
+
     /// Finds the first option that makes no sense.
     pub(crate) fn check(&self) -> Result<(), StartError> {
         let wrong = |what: &'static str, text: String| Err(StartError::Option { what, text });
@@ -219,6 +248,7 @@ impl ServerOptions {
             let text = format!("{} given: a multiple of 4096 up to 1 GiB is possible", self.ring_bytes);
             return wrong("ring_bytes", text);
         }
+        self.check_alone()?;
         for (at, group) in self.groups.iter().enumerate() {
             group.check()?;
             if self.groups[..at].iter().any(|other| other.id == group.id) {
@@ -239,13 +269,6 @@ impl ServerOptions {
             if self.arena_dir.is_some() {
                 return wrong("arena_dir", "the memory of a group is not kept in files".into());
             }
-        }
-        if !self.groups.is_empty() && self.keep_sessions > KEEP_SESSIONS_MAX {
-            let text = format!(
-                "{:?} given, up to {KEEP_SESSIONS_MAX:?} are possible in a group",
-                self.keep_sessions
-            );
-            return wrong("keep_sessions", text);
         }
         if self.kept_share == 0 {
             return wrong("kept_share", "0 given, where 1 is all of the memory".into());

@@ -118,7 +118,6 @@ pub(crate) struct PreparedIndex<Q> {
 pub(crate) struct RunningIndex {
     stop: Box<dyn Fn() + Send + Sync>,
     thread: Option<Thread>,
-    pub stats: Arc<Mutex<OrderedStats>>,
 }
 
 impl<Q: QueuePair + 'static> PreparedIndex<Q> {
@@ -162,12 +161,16 @@ impl<Q: QueuePair + 'static> PreparedIndex<Q> {
         Ok(PreparedIndex { orders, scans, orderer })
     }
 
+    /// Shows its figures.
+    pub fn stats(&self) -> Arc<Mutex<OrderedStats>> {
+        self.orderer.stats()
+    }
+
     /// Starts its thread.
     pub fn start(self) -> Result<RunningIndex, StartError> {
         let PreparedIndex { orders, orderer, .. } = self;
-        let stats = orderer.stats();
         let thread = Some(spawn("longarm-orderer", move || orderer.run())?);
-        Ok(RunningIndex { stop: Box::new(move || orders.give(Order::Stop)), thread, stats })
+        Ok(RunningIndex { stop: Box::new(move || orders.give(Order::Stop)), thread })
     }
 }
 

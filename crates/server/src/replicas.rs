@@ -1,9 +1,10 @@
-//! The replicas of a node, one a group. Each has its own memory, threads, promises and term. They share only
-//! listeners and process.
+//! The replicas of a node, one a group; or the only replica of a server alone (decision 33). Each has its
+//! own memory, threads, promises and term. They share only listeners and process.
 
 use std::sync::Arc;
 
-use longarm_fabric::{Grant, Transport};
+use longarm_base::Nanos;
+use longarm_fabric::{Address, Grant, Transport};
 use longarm_group::{GroupOptions, Prepared, Replica, Seed, StartError};
 
 use crate::endpoint::GroupEndpoint;
@@ -16,11 +17,28 @@ use crate::term::Terms;
 /// The statistics of a replica, which differ from term to term.
 pub(crate) type StatsSource = Box<dyn Fn() -> Stats + Send + Sync>;
 
+/// Has a replica that leads execute the requests that have arrived; whether all were by this time.
+pub(crate) type Drain = Box<dyn Fn(Nanos) -> bool + Send + Sync>;
+
+/// What a server does with its replicas.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ReplicasOf {
+    /// They are those of a node.
+    Node,
+    /// The only one is a server of its own, whose group nobody knows of.
+    ServerAlone,
+}
+
 /// A running replica.
 pub(crate) struct RunningReplica {
     pub replica: Replica,
     pub index: Option<RunningIndex>,
     pub stats: StatsSource,
+    /// Of a server alone, which has nobody to hand over to.
+    pub drain: Option<Drain>,
+    /// The state of its threads, while it leads.
+    #[cfg(test)]
+    pub shared: Box<dyn Fn() -> Option<Arc<crate::shared::Shared>> + Send + Sync>,
 }
 
 /// A replica's memory and endpoint, before it runs.
@@ -34,7 +52,11 @@ pub(crate) struct PreparedReplica<T: Transport> {
 
 impl<T: Transport> PreparedReplica<T> {
     /// Prepares the replica of one of the groups of `options`, with its share of memory.
-    pub fn new(options: &ServerOptions, group: &GroupOptions) -> Result<PreparedReplica<T>, StartError> {
+    pub fn new(
+        options: &ServerOptions,
+        group: &GroupOptions,
+        of: ReplicasOf,
+    ) -> Result<PreparedReplica<T>, StartError> {
         let several = options.groups.len() > 1;
         let (mut options, group) = (options.of_group(group), group.clone());
         if several {
@@ -54,7 +76,8 @@ impl<T: Transport> PreparedReplica<T> {
             role: options.peer_role(),
         };
         let prepared = Prepared::new(seed)?;
-        let endpoint = Arc::new(GroupEndpoint::new(Some(prepared.inbound()), scans));
+        let inbound = (of == ReplicasOf::Node).then(|| prepared.inbound());
+        let endpoint = Arc::new(GroupEndpoint::new(inbound, scans));
         Ok(PreparedReplica { options, prepared, endpoint, index, grants })
     }
 
@@ -68,20 +91,37 @@ impl<T: Transport> PreparedReplica<T> {
         self.endpoint.clone()
     }
 
-    /// Starts the replica.
-    pub fn start(self, transport: Arc<T>) -> Result<RunningReplica, StartError> {
-        let PreparedReplica { options, prepared, endpoint, index, .. } = self;
-        let terms = Terms { options, endpoint: endpoint.clone(), term: None };
+    /// Starts the replica of a server that listens at these addresses.
+    pub fn start(self, transport: Arc<T>, addresses: &[Address]) -> Result<RunningReplica, StartError> {
+        let PreparedReplica { mut options, prepared, endpoint, index, .. } = self;
+        options.addresses = addresses.to_vec();
+        let ordered = index.as_ref().map(PreparedIndex::stats);
+        let terms = Terms { options, endpoint: endpoint.clone(), ordered: ordered.clone(), term: None };
         let orders = index.as_ref().map(|index| index.orders.clone());
         let replica = prepared.start(transport, Box::new(terms), orders)?;
         let index = index.map(PreparedIndex::start).transpose()?;
         let stands = replica.stands.clone();
-        let ordered = index.as_ref().map(|index: &RunningIndex| index.stats.clone());
+        let alone = endpoint.inbound.is_none();
+        #[cfg(test)]
+        let shared = {
+            let endpoint = endpoint.clone();
+            Box::new(move || endpoint.serving().map(|serving| serving.shared))
+        };
+        let served = endpoint.clone();
         let stats = Box::new(move || {
-            let stats = endpoint.serving().map_or_else(Stats::default, |serving| serving.shared.stats());
+            let stats = served.serving().map_or_else(Stats::default, |serving| serving.shared.stats());
             let ordered = ordered.as_ref().map(|ordered| (*ordered.lock()).into());
-            Stats { group: Some(stands()), ordered, ..stats }
+            Stats { group: (!alone).then(|| stands()), ordered, ..stats }
         });
-        Ok(RunningReplica { replica, index, stats })
+        let drain = move |deadline| endpoint.serving().is_none_or(|serving| serving.drain(deadline));
+        let drain = alone.then(|| Box::new(drain) as Drain);
+        Ok(RunningReplica {
+            replica,
+            index,
+            stats,
+            drain,
+            #[cfg(test)]
+            shared,
+        })
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use longarm_group::{Core, Standing};
 use longarm_host::Mutex;
+use longarm_ordered::OrderedStats;
 
 use crate::options::ServerOptions;
 
@@ -23,8 +24,7 @@ pub(crate) struct Shared {
     pub core: Arc<Core>,
     pub options: ServerOptions,
     pub addresses: OnceLock<Vec<longarm_fabric::Address>>,
-    /// For a group's leader: the standing that its replica reports.
-    replica: Option<Arc<Mutex<Standing>>>,
+    replica: OfReplica,
     clients: Mutex<BTreeMap<u64, Arc<ConnectedClient>>>,
     slots: AtomicUsize,
     next_client: AtomicU64,
@@ -34,6 +34,16 @@ pub(crate) struct Shared {
     pub hang: AtomicBool,
 }
 
+/// What a replica tells of itself to the threads that serve while it leads; nothing for a server without
+/// replicas.
+#[derive(Clone, Default)]
+pub(crate) struct OfReplica {
+    /// How it stands in its group, if there is a group that clients know of.
+    pub standing: Option<Arc<Mutex<Standing>>>,
+    /// The figures of its ordered index, if it keeps one.
+    pub ordered: Option<Arc<Mutex<OrderedStats>>>,
+}
+
 /// A client's place among those allowed at once.
 pub(crate) struct ClientSlot {
     shared: Arc<Shared>,
@@ -41,8 +51,8 @@ pub(crate) struct ClientSlot {
 }
 
 impl Shared {
-    /// The state over a core; for a group's leader, with the standing of its replica.
-    pub fn new(options: ServerOptions, core: Arc<Core>, replica: Option<Arc<Mutex<Standing>>>) -> Shared {
+    /// The state over a core, perhaps a replica's.
+    pub fn new(options: ServerOptions, core: Arc<Core>, replica: OfReplica) -> Shared {
         Shared {
             core,
             options,
@@ -63,7 +73,12 @@ impl Shared {
 
     /// The standing that the replica reports.
     pub fn standing(&self) -> Option<Standing> {
-        self.replica.as_ref().map(|replica| replica.lock().clone())
+        self.replica.standing.as_ref().map(|standing| standing.lock().clone())
+    }
+
+    /// The figures of the replica's ordered index.
+    pub fn ordered(&self) -> Option<OrderedStats> {
+        self.replica.ordered.as_ref().map(|ordered| *ordered.lock())
     }
 
     /// Takes a slot, unless all are taken.

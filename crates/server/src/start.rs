@@ -2,25 +2,35 @@
 //! removed before it returns.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use longarm_base::Nanos;
 use longarm_fabric::tcp::Tcp;
-use longarm_fabric::{Address, Any, Grant, ListenOptions, Listener, Transport};
-use longarm_group::{CONNECTIONS_MAX, Contents, Core, GroupStats, Keys, Lent, Seldom, StartError, spawn};
-use longarm_host::{Pause, Thread, random};
+use longarm_fabric::{Address, Any, Grant, ListenOptions, Listener, QueuePair, Transport};
+use longarm_group::{
+    CONNECTIONS_MAX, Contents, Core, GroupOptions, GroupStats, Keys, Lent, Seldom, StartError, spawn,
+};
+use longarm_host::{Pause, Thread, now, random, sleep};
 use longarm_index::control::ServerState;
 
 use crate::accept::Acceptor;
 use crate::endpoint::{GroupEndpoint, Serving};
 use crate::options::ServerOptions;
 use crate::regions::lend;
-use crate::replicas::{PreparedReplica, RunningReplica};
+use crate::replicas::{PreparedReplica, ReplicasOf, RunningReplica};
 use crate::router::Router;
 use crate::saved::Saved;
-use crate::shared::Shared;
+use crate::shared::{OfReplica, Shared};
 use crate::stats::Stats;
 use crate::term::{self, Started};
 use crate::threads::Threads;
 use crate::{heartbeat, regions};
+
+/// How long a replica without others may take until it leads, beside two of its leases: it lays out its memory
+/// meanwhile.
+const LEADS_WITHIN: Duration = Duration::from_secs(20);
+/// The time between two looks at whether it does.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// A running server.
 pub struct Server {
@@ -64,7 +74,12 @@ impl Server {
     ) -> Result<Server, StartError> {
         options.check()?;
         if !options.groups.is_empty() {
-            return Server::replicas(transport, &options);
+            return Server::replicas(transport, &options, ReplicasOf::Node);
+        }
+        if options.is_ordered_alone() {
+            let groups = vec![GroupOptions::alone(&options.addresses[0], options.lease)?];
+            let options = ServerOptions { groups, ..options };
+            return Server::replicas(transport, &options, ReplicasOf::ServerAlone);
         }
         // The boot number, and keys that cannot be guessed.
         let [boot, sum_key, hash_key] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
@@ -86,7 +101,7 @@ impl Server {
         keys: Keys,
     ) -> Result<Server, StartError> {
         let core = Core::alone(options.core(), lent, boot, keys)?;
-        let shared = Arc::new(Shared::new(options, Arc::new(core), None));
+        let shared = Arc::new(Shared::new(options, Arc::new(core), OfReplica::default()));
         let endpoint = Arc::new(GroupEndpoint::new(None, None));
         let listeners = listen(transport, &shared.options, &lend(&shared.core.lent))?;
         let addresses = addresses(&listeners);
@@ -111,22 +126,25 @@ impl Server {
     }
 
     /// Starts a replica of each group, or of none: an error says why a replica cannot start.
-    fn replicas<T>(transport: &T, options: &ServerOptions) -> Result<Server, StartError>
+    fn replicas<T>(transport: &T, options: &ServerOptions, of: ReplicasOf) -> Result<Server, StartError>
     where
         T: Transport + Clone,
     {
-        let prepared = options.groups.iter().map(|group| PreparedReplica::<T>::new(options, group));
+        let prepared = options.groups.iter().map(|group| PreparedReplica::<T>::new(options, group, of));
         let prepared = prepared.collect::<Result<Vec<_>, _>>()?;
         let grants: Vec<_> = prepared.iter().flat_map(PreparedReplica::grants).collect();
         let listeners = listen(transport, options, &grants)?;
         let addresses = addresses(&listeners);
-        let endpoints = prepared.iter().map(PreparedReplica::endpoint).collect();
+        let endpoints: Vec<_> = prepared.iter().map(PreparedReplica::endpoint).collect();
         let transport = Arc::new(transport.clone());
-        let start = |replica: PreparedReplica<T>| replica.start(transport.clone());
+        let start = |replica: PreparedReplica<T>| replica.start(transport.clone(), &addresses);
         let replicas = prepared.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
         let mut server =
             Server { addresses, listeners: Listeners::default(), body: Body::Replicas(replicas) };
         // From here on the drop of `server` stops the threads that were started.
+        if of == ReplicasOf::ServerAlone {
+            await_served(&endpoints, LEADS_WITHIN + 2 * options.lease)?;
+        }
         server.listeners.open(listeners, Router::new(endpoints, options.log.clone()))?;
         Ok(server)
     }
@@ -195,6 +213,18 @@ impl Listeners {
         }
         Ok(())
     }
+}
+
+/// Waits until a replica without others leads: first it waits for as long as a promise of its own might last.
+fn await_served<Q: QueuePair>(endpoints: &[Arc<GroupEndpoint<Q>>], most: Duration) -> Result<(), StartError> {
+    let until = now() + Nanos(most.as_nanos() as u64);
+    while endpoints.iter().any(|endpoint| endpoint.serving().is_none()) {
+        if now() >= until {
+            return Err(StartError::NotServing);
+        }
+        sleep(LOOK);
+    }
+    Ok(())
 }
 
 fn addresses<L: Listener>(listeners: &[L]) -> Vec<Address> {

@@ -69,7 +69,7 @@ pub struct StoreStats {
     pub held_back: u64,
 }
 
-/// The ordered index of a replica.
+/// The ordered index of a replica, or of a server of its own.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct OrderedIndexStats {
     /// `resting`, `building`, `ready` or `full`.
@@ -162,7 +162,7 @@ pub struct Stats {
     /// For a replica: its part in the group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<GroupStats>,
-    /// For a replica that keeps an ordered index: that index.
+    /// The ordered index, if one is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordered: Option<OrderedIndexStats>,
     /// The entry store.
@@ -244,7 +244,7 @@ impl Shared {
             index_bytes: geometry.live().map(|table| table.bytes()).sum(),
             index_huge_bytes: engine.index.huge_bytes(),
             group: self.standing().map(|standing| standing.stats()),
-            ordered: None,
+            ordered: self.ordered().map(OrderedIndexStats::from),
             store: self.store_stats(),
             memory_used: engine.budget.used(),
             memory_limit: engine.budget.limit(),

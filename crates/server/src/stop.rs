@@ -1,8 +1,8 @@
 //! Stopping, in an order that leaves no client in doubt without need:
-//! (1) replicas that lead hand over, within a bound; listeners stay open, as there the next leader announces
-//!     itself and clients ask for it; (2) no more connections are admitted; (3) workers execute requests that
-//!     had arrived, and answer later ones with Closing; (4) the control page says goodbye and heartbeats end;
-//!     (5) workers send the answers that they owe and close their connections.
+//! (1) replicas that lead and have others hand over, within a bound; listeners stay open, as there the next
+//!     leader announces itself and clients ask for it; (2) no more connections are admitted; (3) workers
+//!     execute requests that had arrived, and answer later ones with Closing; (4) the control page says
+//!     goodbye and heartbeats end; (5) workers send the answers that they owe and close their connections.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use longarm_host::{now, sleep};
 
 use crate::ordered::RunningIndex;
 use crate::start::{Body, Server};
-use longarm_group::join;
+use longarm_group::{Replica, join};
 
 /// The time for the last answers if the drain took all there was.
 const LAST_WORD: Nanos = Nanos::from_millis(100);
@@ -42,10 +42,10 @@ impl Server {
     /// Has other nodes lead the groups that this node leads, as far as they can.
     pub(crate) fn leave(&self) {
         let Body::Replicas(replicas) = &self.body else { return };
-        replicas.iter().for_each(|replica| replica.replica.leave());
-        let patience = replicas.iter().map(|replica| replica.replica.patience).max().unwrap_or_default();
-        let until = now() + patience;
-        while now() < until && !replicas.iter().all(|replica| replica.replica.has_left()) {
+        let those = || replicas.iter().filter(|replica| replica.drain.is_none()).map(|it| &it.replica);
+        those().for_each(Replica::leave);
+        let until = now() + those().map(|replica| replica.patience).max().unwrap_or_default();
+        while now() < until && !those().all(Replica::has_left) {
             sleep(LOOK);
         }
     }
@@ -70,11 +70,18 @@ impl Server {
             }
             Body::Replicas(replicas) => {
                 let mut panicked = join(self.listeners.threads.drain(..));
+                let alone = replicas.iter().filter_map(|replica| Some((replica, replica.drain.as_ref()?)));
+                let deadline = now() + Nanos(drain.as_nanos() as u64);
+                let (mut clients, mut drained) = (0, true);
+                for (replica, drain) in alone {
+                    clients += (replica.stats)().clients.len();
+                    drained &= drain(deadline);
+                }
                 replicas.iter().for_each(|replica| replica.replica.stop());
                 panicked += replicas.iter_mut().map(|replica| replica.replica.join()).sum::<usize>();
                 let indexes = replicas.iter_mut().filter_map(|replica| replica.index.as_mut());
                 panicked += indexes.map(RunningIndex::end).sum::<usize>();
-                StopReport { clients: 0, drained: true, panicked }
+                StopReport { clients, drained, panicked }
             }
         }
     }

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use longarm_base::Nanos;
 use longarm_fabric::{Channel, QueuePair};
 use longarm_group::{NewTerm, Replication, Service, StartError, Waker};
+use longarm_host::Mutex;
+use longarm_ordered::OrderedStats;
 
 use crate::endpoint::{GroupEndpoint, Serving};
 use crate::maintenance::Maintenance;
 use crate::options::ServerOptions;
-use crate::shared::Shared;
+use crate::shared::{OfReplica, Shared};
 use crate::threads::Threads;
 use crate::worker::Worker;
 use crate::worker_inbox::WorkerInbox;
@@ -60,6 +62,8 @@ pub(crate) struct Terms<Q> {
     pub options: ServerOptions,
     /// The endpoint of the group's clients.
     pub endpoint: Arc<GroupEndpoint<Q>>,
+    /// The figures of the replica's ordered index, if it keeps one.
+    pub ordered: Option<Arc<Mutex<OrderedStats>>>,
     /// The workers and threads of the term that it leads now.
     pub term: Option<(Serving<Q>, Threads)>,
 }
@@ -67,7 +71,10 @@ pub(crate) struct Terms<Q> {
 impl<Q: QueuePair + 'static> Service<Q> for Terms<Q> {
     fn begin(&mut self, term: NewTerm<Q>) -> Result<Vec<Waker>, StartError> {
         let NewTerm { core, replication, standing } = term;
-        let shared = Arc::new(Shared::new(self.options.clone(), core, Some(standing)));
+        let standing = self.endpoint.inbound.as_ref().map(|_| standing);
+        let replica = OfReplica { standing, ordered: self.ordered.clone() };
+        let shared = Arc::new(Shared::new(self.options.clone(), core, replica));
+        shared.addresses.set(self.options.addresses.clone()).expect("a term begins once");
         let Started { threads, inboxes, wakers } = start(&shared, Some(replication))?;
         self.term = Some((Serving { shared, inboxes }, threads));
         Ok(wakers)

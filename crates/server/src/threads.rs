@@ -8,12 +8,22 @@ use longarm_host::{Pause, Thread};
 use longarm_index::control::ServerState;
 
 use crate::shared::Shared;
-use longarm_group::Phase;
 use longarm_group::StartError;
+use longarm_group::{Core, Phase};
 use longarm_group::{join, spawn};
 
 /// The time between two checks that the workers have drained.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(1);
+
+/// Waits until the workers, which were told to drain, have executed all that had arrived; whether they have.
+pub(crate) fn await_drained(core: &Core, deadline: Nanos) -> bool {
+    let drained = || core.pulses.iter().all(|pulse| pulse.is_drained());
+    let bed = Pause::default();
+    while !drained() && core.timestamps().now < deadline {
+        bed.sleep(LOOK);
+    }
+    drained()
+}
 
 /// Workers and maintenance thread of one engine.
 pub(crate) struct Threads {
@@ -50,13 +60,7 @@ impl Threads {
     /// whether all of them were executed in time.
     pub fn drain(&self, deadline: Nanos) -> bool {
         self.enter(Phase::Draining, deadline);
-        let pulses = &self.shared.core.pulses[..self.workers.len()];
-        let drained = || pulses.iter().all(|pulse| pulse.is_drained());
-        let bed = Pause::default();
-        while !drained() && self.shared.core.timestamps().now < deadline {
-            bed.sleep(LOOK);
-        }
-        drained()
+        await_drained(&self.shared.core, deadline)
     }
 
     /// Ends the connections, after the answers that are owed if that takes no longer than until `deadline`.

@@ -295,6 +295,25 @@ pub const SCENARIOS: &[Scenario] = &[
         strands: true,
         ..Scenario::GROUP_CHANGES_ALL
     },
+    Scenario {
+        name: "scans",
+        about: "pages of scans of a server alone, beside gets and writes, in a steady network",
+        scans: true,
+        ..Scenario::CALM
+    },
+    Scenario {
+        name: "scans-narrow",
+        about: "pages of scans of a server alone, over very few keys, which several workers write",
+        scans: true,
+        narrow: true,
+        ..Scenario::CALM
+    },
+    Scenario {
+        name: "scans-all",
+        about: "pages of scans of a server alone, and everything at once",
+        scans: true,
+        ..Scenario::ALL
+    },
     Scenario::SCANS,
     Scenario {
         name: "group-scans-lone",

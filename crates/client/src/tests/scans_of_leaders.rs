@@ -1,13 +1,61 @@
-//! Scans where a leader answers them, in real time: of a group while no follower has an ordered index that is
-//! ready.
+//! Scans where a leader answers them, in real time: of a server alone that keeps an ordered index, and of a
+//! group while no follower has one that is ready.
 
 use std::time::{Duration, Instant};
 
-use longarm_fabric::Any;
+use longarm_fabric::{Address, Any};
+use longarm_index::hash::SlotKind;
+use longarm_server::{Server, ServerOptions};
 
 use super::group::{BOUND, Three};
-use super::scans::{connect, shows};
+use super::scans::{all_sizes_come_back, are_instants, connect, fixed, says_that_it_is_not_ordered, shows};
+use super::{client as connect_alone, serve};
 use crate::{Client, Scan};
+
+/// A server alone that keeps an ordered index. It serves no sooner than a lease after it started.
+fn alone(change: impl FnOnce(&mut ServerOptions)) -> (Server, Address, Address) {
+    serve(|options| {
+        (options.ordered, options.lease) = (true, Duration::from_millis(100));
+        change(options);
+    })
+}
+
+#[test]
+fn a_page_of_a_server_alone_shows_what_was_just_acknowledged() {
+    let kinds = [SlotKind::Inline64, SlotKind::Pointer16];
+    for (kind, seed) in kinds.into_iter().zip(32..) {
+        let (_server, shm, tcp) = alone(|options| options.slots = kind);
+        let mut client = connect_alone(&shm);
+        shows(&mut client, seed, Duration::from_secs(2));
+        let keys: Result<Vec<_>, _> = client.scan(&Scan::all().keys_only()).collect();
+        keys.expect("scan").iter().for_each(|item| _ = client.delete(&item.key).expect("delete"));
+        shows(&mut connect_alone(&tcp), seed, Duration::from_secs(2));
+    }
+}
+
+#[test]
+fn values_of_every_size_come_back_from_a_server_alone() {
+    let (_server, shm, tcp) = alone(|_| {});
+    all_sizes_come_back(&mut connect_alone(&shm));
+    all_sizes_come_back(&mut connect_alone(&tcp));
+}
+
+/// What a server alone keeps is gone with it: the one that starts at its address begins anew.
+#[test]
+fn a_server_alone_that_starts_again_shows_what_it_has_since() {
+    let (server, shm, _) = alone(|_| {});
+    let mut client = connect_alone(&shm);
+    for number in 0..200 {
+        client.put(&fixed(number), b"of before").expect("put");
+    }
+    assert_eq!(client.count(&Scan::all()).expect("count"), 200);
+    drop(server);
+    let (_server, ..) = alone(|options| options.addresses[0] = shm.clone());
+    assert_eq!(client.scan_page(&Scan::all(), None).expect("a page").items, []);
+    client.put(&fixed(7), b"new").expect("put");
+    let page = client.scan_page(&Scan::all(), None).expect("a page");
+    assert_eq!(page.items.iter().map(|item| &item.value[..]).collect::<Vec<_>>(), [b"new"]);
+}
 
 /// A group of three of which one follower is lost, and the other keeps no index: the leader shows pages until
 /// the lost one is back.
@@ -38,4 +86,19 @@ fn a_leader_stands_in_until_a_follower_is_ready() {
         assert!(begun.elapsed() < BOUND, "the leader is asked for ever");
     }
     assert_eq!(three.leader(), leader);
+}
+
+#[test]
+fn a_server_without_an_ordered_index_says_so() {
+    let (_server, shm, _) = serve(|_| {});
+    says_that_it_is_not_ordered(connect_alone(&shm));
+}
+
+#[test]
+fn pages_of_a_server_alone_are_instants() {
+    for pager_over_shm in [true, false] {
+        let (_server, shm, tcp) = alone(|options| options.workers = 2);
+        let pager = if pager_over_shm { &shm } else { &tcp };
+        are_instants([connect_alone(&shm), connect_alone(&tcp)], connect_alone(pager));
+    }
 }

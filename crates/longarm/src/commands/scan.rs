@@ -1,4 +1,4 @@
-//! `longarm scan`: items in the order of their keys, from a group that keeps an ordered index.
+//! `longarm scan`: items in the order of their keys, from a server or group that keeps an ordered index.
 
 use std::ops::Bound;
 
@@ -18,7 +18,7 @@ const AFTER: &str = "\
 Each page is of one instant; a longer scan is a row of pages, each later than the one before, and of several
 groups each has pages of its own. An item is a line: key, tab, value, with tabs, line ends and backslashes
 escaped. With --json it is an object, in which bytes that are no Unicode text are base64 under key64 and
-value64. Ends with 0 also if there is no such item, with 4 where a group keeps no ordered index.";
+value64. Ends with 0 also if there is no such item, with 4 where no ordered index is kept.";
 
 /// Bytes of lines that are written at once.
 const WRITTEN_AT: usize = 64 << 10;

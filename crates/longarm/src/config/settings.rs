@@ -125,7 +125,11 @@ pub static SETTINGS: &[Setting] = &[
             one(v, |text| text.parse().map(|ordered| c.ordered = ordered).map_err(|_| yes_or_no(text)))
         },
         show: |c| json!(c.ordered),
-        ..server("ordered", YES_OR_NO, "Of a group: followers keep an ordered index, and answer scans")
+        ..server(
+            "ordered",
+            YES_OR_NO,
+            "Keep an ordered index, which answers scans; in a group followers keep it",
+        )
     },
     Setting {
         set: |c, v| one(v, |text| number(text).map(|n| c.max_clients = n)),

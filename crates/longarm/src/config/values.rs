@@ -123,7 +123,7 @@ pub struct Config {
     pub hugepages: HugePages,
     /// What a server does with a write when its memory is full.
     pub eviction: Eviction,
-    /// Whether the replicas of a group keep an ordered index.
+    /// Whether to keep an ordered index; in a group followers do.
     pub ordered: bool,
     /// The most clients at once.
     pub max_clients: usize,

@@ -2,9 +2,10 @@
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::group::{Group, TIMES, in_sync};
-use crate::harness::Server;
+use crate::harness::{Server, finish, program, text, wait};
 
 /// Makes a group whose nodes listen on sockets in its directory.
 fn group() -> Group {
@@ -89,4 +90,39 @@ fn what_keeps_no_ordered_index_answers_no_scan() {
     let server = Server::start(&[]);
     let (out, err, code) = server.run_with(&["scan"], b"");
     assert!(code == 4 && out.is_empty() && err.contains("ordered index"), "{code} {out} {err}");
+}
+
+#[test]
+fn a_server_alone_answers_scans_and_begins_anew_when_it_starts_again() {
+    let ordered = ["--ordered", "true"];
+    let mut server = Server::start(&ordered);
+    for (key, value) in [("user:2", "two"), ("user:1", "one"), ("other", "0"), ("user:3", "three")] {
+        server.ok(&["put", key, value]);
+    }
+    server.ok(&["del", "user:2"]);
+    assert_eq!(server.ok(&["scan", "--prefix", "user:"]), "user:1\tone\nuser:3\tthree\n");
+    assert_eq!(server.ok(&["scan", "--reverse", "--limit", "2", "--keys-only"]), "user:3\nuser:1\n");
+    assert_eq!(server.ok(&["scan", "--count"]), "3\n");
+    let stats: Value = serde_json::from_str(&server.ok(&["stats", "--json"])).expect("JSON");
+    assert_eq!((&stats["ordered"]["stage"], &stats["ordered"]["items"]), (&json!("ready"), &json!(3)));
+    assert!(stats["group"].is_null(), "nobody else is told of its group: {stats}");
+    server.signal(Signal::KILL);
+    wait(&mut server.child);
+    let directory = std::mem::replace(&mut server.directory, TempDir::new().expect("a directory"));
+    let again = Server::start_at(directory, server.address.clone(), &ordered);
+    assert_eq!(again.ok(&["scan"]), "", "what was in memory is gone");
+    again.ok(&["put", "new", "1"]);
+    assert_eq!(again.ok(&["scan"]), "new\t1\n");
+}
+
+#[test]
+fn an_ordered_server_neither_evicts_nor_keeps_files() {
+    for (flags, named) in [(["--eviction", "lru"], "eviction"), (["--arena-dir", "."], "arena_dir")] {
+        let mut command = program();
+        command.args(["server", "--address", "tcp://127.0.0.1:0", "--ordered", "true"]).args(flags);
+        let output = finish(command, b"");
+        let said = text(&output.stderr);
+        assert!(said.contains(named) && said.contains("ordered"), "{said}");
+        assert_eq!(output.status.code(), Some(2), "{said}");
+    }
 }

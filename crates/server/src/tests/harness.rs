@@ -56,11 +56,11 @@ pub fn start(change: impl FnOnce(&mut ServerOptions)) -> (Server, Arc<Mutex<Vec<
 }
 
 impl Server {
-    /// The state that the threads of a server of its own share.
-    pub(crate) fn shared(&self) -> &Arc<crate::shared::Shared> {
+    /// The state that the threads of a server of its own share; if it is a replica, in its present term.
+    pub(crate) fn shared(&self) -> Arc<crate::shared::Shared> {
         match &self.body {
-            crate::start::Body::Alone { shared, .. } => shared,
-            crate::start::Body::Replicas(_) => panic!("a replica has another engine each term"),
+            crate::start::Body::Alone { shared, .. } => shared.clone(),
+            crate::start::Body::Replicas(replicas) => (replicas[0].shared)().expect("it leads"),
         }
     }
 }

@@ -7,7 +7,7 @@ use longarm_index::control::ServerState;
 use longarm_wire::{Request, RequestKind, Status};
 
 use super::harness::{Raw, options, shm_address, start, unique, until};
-use crate::{Saved, Server, ServerOptions, StartError};
+use crate::{Eviction, Saved, Server, ServerOptions, StartError};
 
 #[test]
 fn the_heart_beats_on_the_clock_of_the_welcome() {
@@ -22,12 +22,23 @@ fn the_heart_beats_on_the_clock_of_the_welcome() {
     }
 }
 
+/// A server of its own, and one that keeps an ordered index, which is a group of one.
+const KINDS: [bool; 2] = [false, true];
+
 #[test]
 fn a_worker_that_hangs_stops_the_heart() {
-    let (server, lines) = start(|options| options.stall = Duration::from_millis(50));
+    KINDS.into_iter().for_each(a_worker_stops_the_heart);
+}
+
+fn a_worker_stops_the_heart(ordered: bool) {
+    let (server, lines) = start(|options| {
+        options.stall = Duration::from_millis(50);
+        options.ordered = ordered;
+    });
     let mut raw = Raw::connect(&server.addresses()[0]);
     assert_eq!(raw.put(b"k", b"v").status, Status::Ok);
-    let hang = &server.shared().hang;
+    let shared = server.shared();
+    let hang = &shared.hang;
     // Relaxed: the worker sees it sooner or later.
     hang.store(true, Ordering::Relaxed);
     assert!(raw.send(&Request::new(RequestKind::Ping, 0)));
@@ -40,14 +51,26 @@ fn a_worker_that_hangs_stops_the_heart() {
     hang.store(false, Ordering::Relaxed);
     until("the heart to go on", || raw.heartbeat().stamp > stopped);
     assert_eq!(raw.answer().expect("an answer").status, Status::Ok);
-    until("the log", || lines.lock().expect("log").len() >= 2);
-    let lines = lines.lock().expect("log");
+    let said = || {
+        let mut lines = lines.lock().expect("log").clone();
+        lines.retain(|line| line.contains("worker"));
+        lines
+    };
+    until("the log", || said().len() >= 2);
+    let lines = said();
     assert!(lines[0].contains("worker 0 made no progress") && lines[1].contains("go on"), "{lines:?}");
 }
 
 #[test]
 fn a_stop_answers_what_arrived_and_says_goodbye() {
-    let (server, _) = start(|options| options.workers = 2);
+    KINDS.into_iter().for_each(a_stop_answers);
+}
+
+fn a_stop_answers(ordered: bool) {
+    let (server, _) = start(|options| {
+        options.workers = 2;
+        options.ordered = ordered;
+    });
     let addresses = server.addresses().to_vec();
     let mut clients: Vec<_> = addresses.iter().map(Raw::connect).collect();
     for raw in &mut clients {
@@ -81,7 +104,7 @@ fn later_requests_are_told_that_the_server_closes() {
     let (server, _) = start(|_| {});
     let mut raw = Raw::connect(&server.addresses()[0]);
     let first = raw.put(b"k", b"v");
-    let shared = server.shared().clone();
+    let shared = server.shared();
     let far = shared.core.timestamps().now + longarm_base::Nanos::from_millis(20_000);
     shared.core.enter(longarm_group::Phase::Draining, far);
     until("the drain", || {
@@ -122,6 +145,18 @@ fn options_that_make_no_sense_are_named() {
     assert!(wrong(&|o| o.collect_percent = 100).starts_with("option collect_percent"));
     assert!(wrong(&|o| o.kept_share = 0).starts_with("option kept_share"));
     assert!(wrong(&|o| o.expected_items = 1 << 40).contains("raise `memory` or expect fewer items"));
+    let ordered = |change: &dyn Fn(&mut ServerOptions)| {
+        wrong(&|o| {
+            o.ordered = true;
+            change(o);
+        })
+    };
+    let error = ordered(&|o| o.eviction = Eviction::Lru);
+    assert!(error.starts_with("option eviction: ") && error.contains("`ordered`"), "{error}");
+    let error = ordered(&|o| o.arena_dir = Some("here".into()));
+    assert!(error.starts_with("option arena_dir: ") && error.contains("`ordered`"), "{error}");
+    let error = ordered(&|o| o.keep_sessions = Duration::from_secs(5_000));
+    assert!(error.starts_with("option keep_sessions: ") && error.contains("`ordered`"), "{error}");
     let missing = "/nonexistent/longarm";
     let error = wrong(&|o| o.addresses = vec![format!("shm:{missing}/a.sock").parse().expect("address")]);
     assert!(error.starts_with("cannot listen at shm:/nonexistent"), "{error}");

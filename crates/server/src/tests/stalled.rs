@@ -16,7 +16,7 @@ use longarm_wire::{
 use super::harness::{Answer, BOUND, Raw, options, unique, until};
 use crate::connection::{Connection, Turn};
 use crate::execute::Execution;
-use crate::shared::{ConnectedClient, Shared};
+use crate::shared::{ConnectedClient, OfReplica, Shared};
 use longarm_engine::session::{Session, SessionHello, ToldAges, WINDOW};
 use longarm_engine::testing::apply;
 use longarm_engine::{Outcome, WorkerContext};
@@ -53,7 +53,7 @@ impl Leader {
         };
         let keys = Keys { sum: SUM_KEY, hash: 5 };
         let core = Core::of_term(options.core(), lent, keys, start, None).expect("a leader");
-        let shared = Arc::new(Shared::new(options, Arc::new(core), None));
+        let shared = Arc::new(Shared::new(options, Arc::new(core), OfReplica::default()));
         let mut listener = any::listen(&address, ListenOptions::default()).expect("listen");
         let id = unique() | 1 << 42;
         let client = std::thread::spawn(move || Raw::session(&address, id));
