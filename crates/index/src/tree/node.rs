@@ -209,6 +209,12 @@ impl<'a> NodeView<'a> {
         Slot::unpack(word(self.bytes, node::SLOTS + node::SLOT * i))
     }
 
+    /// All slots, as their bytes.
+    #[inline(always)]
+    fn slots(&self) -> &'a [[u8; node::SLOT]] {
+        self.bytes[node::SLOTS..node::SLOTS + node::SLOT * self.count()].as_chunks().0
+    }
+
     #[inline(always)]
     fn payload_len(&self, at: usize) -> usize {
         if self.shape.level == 0 { LeafRecord::len(word(self.bytes, at)) } else { 8 }
@@ -273,11 +279,16 @@ impl<'a> NodeView<'a> {
         }
         let suffix = &key[within..];
         let wanted = head(suffix);
-        let (mut from, mut to) = (0, self.count());
+        let slots = self.slots();
+        let head_of = |slot: &[u8; node::SLOT]| Slot::unpack(u64::from_le_bytes(*slot)).head;
+        let from = slots.partition_point(|slot| head_of(slot) < wanted);
+        if slots.get(from).is_none_or(|slot| head_of(slot) != wanted) {
+            return Err(from);
+        }
+        let (mut from, mut to) = (from, from + slots[from..].partition_point(|slot| head_of(slot) == wanted));
         while from < to {
             let middle = (from + to) / 2;
-            let order = self.slot(middle).head.cmp(&wanted).then_with(|| self.suffix(middle).cmp(suffix));
-            match order {
+            match self.suffix(middle).cmp(suffix) {
                 Ordering::Less => from = middle + 1,
                 Ordering::Greater => to = middle,
                 Ordering::Equal => return Ok(middle),
