@@ -85,12 +85,19 @@ impl Tree {
 
 impl Ordered for Tree {
     fn step(&mut self, entries: &[Entry<'_>]) {
-        let mut step = self.owner.begin();
-        for Entry { key, item } in entries {
+        let puts = entries.iter().map(|Entry { key, item }| {
             let entry = EntryRef { offset: item.offset, len: ENTRY_BYTES };
-            let (kind, csn, expiry) = (EntryKind::Put, Csn(item.csn), UnixMillis::NEVER);
-            step.apply(&TreeEntry { key, kind, csn, age: 0, entry, expiry }).expect("room");
-        }
+            TreeEntry {
+                key,
+                kind: EntryKind::Put,
+                csn: Csn(item.csn),
+                age: 0,
+                entry,
+                expiry: UnixMillis::NEVER,
+            }
+        });
+        let mut step = self.owner.begin();
+        step.apply_all(puts).expect("room");
         step.publish(&STANDING);
         self.levels = u64::from(self.owner.counts().height);
     }

@@ -1,10 +1,11 @@
 //! The owner's private copies of nodes, and the order in which their changes become visible.
 //!
-//! A step changes plain bytes here; its flush stores the words that changed. A reader under the header of the
-//! step before accepts no leaf that the flush has touched, so the order is not what keeps answers right. It
-//! keeps readers going: at every moment what a pointer names is there.
+//! A step changes plain bytes here, and stores the words that changed. A reader under the header of the step
+//! before accepts no leaf that the step has touched, so the order is not what keeps answers right. It keeps
+//! readers going: at every moment what a pointer names is there.
 //! (1) Of a level the right nodes come before the left, so that a node comes after those that it names, new
-//!     ones included; leaves come before inner nodes.
+//!     ones included; leaves come before inner nodes. A leaf that names the same neighbour as before may come
+//!     at any moment: it is stored when the step is done with it, while the processor has its lines at hand.
 //! (2) Within a node: words that changed, then the mark, then the checksum.
 //! (3) Leaves that are no longer part of the tree get their next generation after all that, and before the
 //!     header: under a header that does not have them nobody accepts them. Inner nodes, which nobody trusts,
@@ -15,9 +16,11 @@
 use std::collections::VecDeque;
 
 use longarm_base::Mutant;
+use longarm_base::limits::LINE;
 use longarm_memory::{OwnedWords, SumKey};
 
 use super::layout::{CLASSES, Mark, Pointer, Unit, node, seed};
+use super::lines::Lines;
 use super::node::NodeView;
 
 /// No private copy.
@@ -27,8 +30,12 @@ const ABSENT: u32 = u32::MAX;
 struct Copy {
     pointer: Pointer,
     bytes: Box<[u8]>,
-    /// It has changes that are not in the region, and is in the list of those.
+    /// It may have changes that are not in the region, and is in the list of those.
     dirty: bool,
+    /// Lines with such changes.
+    lines: Lines,
+    /// It may name other nodes than the region has there.
+    linked: bool,
 }
 
 /// Which private copy a node has, as long as no other is loaded or dropped.
@@ -109,8 +116,9 @@ impl<M: OwnedWords> Cache<M> {
         spare.unwrap_or_else(|| vec![0; self.unit.node_bytes(class)].into())
     }
 
-    fn make(&mut self, pointer: Pointer, bytes: Box<[u8]>, dirty: bool) -> At {
-        let copy = Some(Copy { pointer, bytes, dirty });
+    fn make(&mut self, pointer: Pointer, bytes: Box<[u8]>, is_new: bool) -> At {
+        let lines = if is_new { Lines::of(0..bytes.len()) } else { Lines::NONE };
+        let copy = Some(Copy { pointer, bytes, dirty: is_new, lines, linked: is_new });
         let at = match self.vacant.pop() {
             Some(at) => {
                 self.copies[at as usize] = copy;
@@ -123,7 +131,7 @@ impl<M: OwnedWords> Cache<M> {
         };
         *self.slot(pointer.unit) = at;
         self.made[usize::from(pointer.level > 0)].push_back(at);
-        if dirty {
+        if is_new {
             self.dirty.push(at);
         }
         At(at)
@@ -132,12 +140,12 @@ impl<M: OwnedWords> Cache<M> {
     /// Copies a node, unless it is copied already.
     #[inline]
     pub fn load(&mut self, pointer: Pointer) -> At {
-        match self.by_unit.get(pointer.unit as usize) {
-            Some(&at) if at != ABSENT => {
+        match self.made_of(pointer) {
+            Some(at) => {
                 debug_assert!(self.is_of(at, pointer), "{pointer:?} is not the node that is there");
                 At(at)
             }
-            _ => self.copy_out(pointer),
+            None => self.copy_out(pointer),
         }
     }
 
@@ -171,21 +179,72 @@ impl<M: OwnedWords> Cache<M> {
         NodeView::of(&self.copy(at).bytes)
     }
 
-    /// The bytes, to change.
-    pub fn change(&mut self, at: At) -> &mut [u8] {
-        let copy = self.copies[at.0 as usize].as_mut().expect("a copy that was made");
+    /// A copy, which is about to have changes or has them.
+    fn touched(&mut self, At(at): At) -> &mut Copy {
+        let copy = self.copies[at as usize].as_mut().expect("a copy that was made");
         if !copy.dirty {
             copy.dirty = true;
-            self.dirty.push(at.0);
+            self.dirty.push(at);
         }
+        copy
+    }
+
+    /// The bytes, to write anew, or so that they name other nodes.
+    pub fn change(&mut self, at: At) -> &mut [u8] {
+        let copy = self.touched(at);
+        (copy.lines, copy.linked) = (Lines::of(0..copy.bytes.len()), true);
         &mut copy.bytes
+    }
+
+    /// Changes some lines; a leaf names the same neighbour as before. `false` if nothing has changed.
+    pub fn edit(&mut self, at: At, edit: impl FnOnce(&mut [u8]) -> Option<Lines>) -> bool {
+        let copy = self.copies[at.0 as usize].as_mut().expect("a copy that was made");
+        let Some(lines) = edit(&mut copy.bytes) else { return false };
+        self.touched(at).lines |= lines;
+        true
+    }
+
+    /// The step is done with a leaf for now: it is stored, if it may come at any moment, see (1).
+    pub fn leave(&mut self, leaf: Pointer, step: u64) {
+        let Some(at) = self.made_of(leaf) else { return };
+        let copy = self.copies[at as usize].as_mut().expect("a copy that was made");
+        if !copy.linked {
+            if std::mem::take(&mut copy.dirty) {
+                let place = self.dirty.iter().rposition(|other| *other == at).expect("the list has it");
+                self.dirty.swap_remove(place);
+                self.store(at, step);
+            }
+            self.drop_copy(at);
+        }
+    }
+
+    /// Stores the changes of a copy.
+    fn store(&mut self, at: u32, step: u64) {
+        let copy = self.copies[at as usize].as_mut().expect("a copy that was made");
+        let pointer = copy.pointer;
+        let mark = Mark { generation: pointer.generation, step };
+        let at = pointer.at(self.unit);
+        let written = Written { at, mark, seed: seed(self.incarnation, at) };
+        write(&self.memory, &self.sums, &mut copy.bytes, copy.lines, written);
+        (copy.dirty, copy.lines, copy.linked) = (false, Lines::NONE, false);
+    }
+
+    /// Which copy a node has, if it has one.
+    #[inline]
+    fn made_of(&self, pointer: Pointer) -> Option<u32> {
+        self.by_unit.get(pointer.unit as usize).copied().filter(|at| *at != ABSENT)
+    }
+
+    /// Asks for a node's lines, which are wanted soon.
+    pub fn prefetch(&self, pointer: Pointer) {
+        let from = pointer.at(self.unit);
+        let lines = (from..from + pointer.bytes(self.unit) as u64).step_by(LINE as usize);
+        lines.for_each(|line| self.memory.prefetch(line));
     }
 
     /// The node is not part of the tree any more; its place will have this generation.
     pub fn forget(&mut self, pointer: Pointer, generation: u32) {
-        if let Some(&at) = self.by_unit.get(pointer.unit as usize)
-            && at != ABSENT
-        {
+        if let Some(at) = self.made_of(pointer) {
             self.drop_copy(at);
         }
         self.gone.push((pointer, generation));
@@ -203,24 +262,23 @@ impl<M: OwnedWords> Cache<M> {
         if copy.dirty {
             self.dirty.retain(|other| *other != at);
         }
+        // Most that are dropped are among the oldest, or the youngest.
         let made = &mut self.made[usize::from(copy.pointer.level > 0)];
-        if made.front() == Some(&at) {
-            made.pop_front();
-        } else {
-            made.retain(|other| *other != at);
-        }
+        let is_oldest = made.front() == Some(&at);
+        let place = if is_oldest { Some(0) } else { made.iter().rposition(|other| *other == at) };
+        made.remove(place.expect("a copy that was made"));
         self.vacant.push(at);
         self.spare[usize::from(copy.pointer.class)].push(copy.bytes);
     }
 
     /// Looks at a node through its copy, or through `scratch` without making one.
     pub fn look<'s>(&'s self, pointer: Pointer, scratch: &'s mut Vec<u8>) -> NodeView<'s> {
-        match self.by_unit.get(pointer.unit as usize) {
-            Some(&at) if at != ABSENT => {
+        match self.made_of(pointer) {
+            Some(at) => {
                 debug_assert!(self.is_of(at, pointer));
                 self.view(At(at))
             }
-            _ => {
+            None => {
                 scratch.resize(pointer.bytes(self.unit), 0);
                 self.memory.copy_out(pointer.at(self.unit), scratch);
                 self.check(pointer, scratch);
@@ -245,17 +303,7 @@ impl<M: OwnedWords> Cache<M> {
             dirty.reverse();
         }
         for at in &dirty {
-            let copy = self.copies[*at as usize].as_mut().expect("a copy that was made");
-            copy.dirty = false;
-            let pointer = copy.pointer;
-            let mark = Mark { generation: pointer.generation, step };
-            let seed = seed(self.incarnation, pointer.at(self.unit));
-            write(
-                &self.memory,
-                &self.sums,
-                &mut copy.bytes,
-                Written { at: pointer.at(self.unit), mark, seed },
-            );
+            self.store(*at, step);
         }
         dirty.clear();
         self.dirty = dirty;
@@ -265,7 +313,8 @@ impl<M: OwnedWords> Cache<M> {
     pub fn write_through(&self, pointer: Pointer, bytes: &mut [u8], step: u64) {
         let mark = Mark { generation: pointer.generation, step };
         let written = Written { at: pointer.at(self.unit), mark, seed: self.seed(pointer) };
-        write(&self.memory, &self.sums, bytes, written);
+        let lines = Lines::of(0..bytes.len());
+        write(&self.memory, &self.sums, bytes, lines, written);
     }
 
     /// Leaves that are gone say so, see (3).
@@ -285,16 +334,15 @@ impl<M: OwnedWords> Cache<M> {
                 self.gone.push((pointer, generation));
                 continue;
             }
-            if let Some(&copy) = self.by_unit.get(pointer.unit as usize)
-                && copy != ABSENT
-            {
+            if let Some(copy) = self.made_of(pointer) {
                 self.drop_copy(copy);
             }
             let at = pointer.at(self.unit);
             bytes.resize(pointer.bytes(self.unit), 0);
             self.memory.copy_out(at, &mut bytes);
             let mark = Mark { generation, step };
-            write(&self.memory, &self.sums, &mut bytes, Written { at, mark, seed: self.seed(pointer) });
+            let written = Written { at, mark, seed: self.seed(pointer) };
+            write(&self.memory, &self.sums, &mut bytes, Lines::NONE, written);
         }
     }
 
@@ -326,19 +374,22 @@ struct Written {
     seed: u64,
 }
 
-/// Stores the words of a node that are not there yet, then its mark, then its checksum.
-fn write(memory: &impl OwnedWords, sums: &SumKey, bytes: &mut [u8], written: Written) {
+/// Stores the words of these lines that are not there yet, then the node's mark, then its checksum.
+fn write(memory: &impl OwnedWords, sums: &SumKey, bytes: &mut [u8], lines: Lines, written: Written) {
     let Written { at, mark, seed } = written;
     bytes[node::MARK..node::MARK + 8].copy_from_slice(&mark.pack().to_le_bytes());
     let sum = sums.sum(seed, &bytes[8..]);
     bytes[..8].copy_from_slice(&sum.to_le_bytes());
-    let words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("a word")));
-    let mut place = at + node::SHAPE as u64;
-    for word in words.skip(node::SHAPE / 8) {
-        if memory.load(place) != word {
-            memory.store(place, word);
+    for line in lines.ranges() {
+        let from = line.start.max(node::SHAPE);
+        let words = bytes[from..line.end].chunks_exact(8);
+        let mut place = at + from as u64;
+        for word in words.map(|word| u64::from_le_bytes(word.try_into().expect("a word"))) {
+            if memory.load(place) != word {
+                memory.store(place, word);
+            }
+            place += 8;
         }
-        place += 8;
     }
     memory.store(at + node::MARK as u64, mark.pack());
     memory.store(at, sum);

@@ -11,6 +11,7 @@ use longarm_memory::OwnedWords;
 use super::edit;
 use super::encode::{Aim, Frame, Item, Split, encode, items, size, split};
 use super::layout::{CLASSES, Pointer};
+use super::lines::Lines;
 use super::node::{NodeView, SplitKey};
 use super::owner::{Owner, TreeFull, record_of};
 use super::path::{Path, Target};
@@ -36,16 +37,17 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
         if self.places.has(levels * TAKEN_MAX) { Ok(()) } else { Err(TreeFull { bytes }) }
     }
 
-    /// Inserts a key, which is not there, into the leaf at the end of a way. Without room nothing has
-    /// changed.
-    pub(super) fn insert(&mut self, path: &mut Path, key: &[u8], payload: &Payload) -> Result<(), TreeFull> {
+    /// Inserts a key, which is not there, into its leaf. Without room nothing has changed.
+    pub(super) fn insert(&mut self, leaf: Pointer, key: &[u8], payload: &Payload) -> Result<(), TreeFull> {
         let new = New { key, payload };
-        if self.fits(path.end(), &new) {
+        if self.fits(leaf, &new) {
             return Ok(());
         }
         self.has_room()?;
-        self.forget_ways();
-        self.make_room(path, path.last(), new);
+        let mut path = self.find(Target::Key(key), 0);
+        debug_assert_eq!(path.end(), leaf);
+        let last = path.last();
+        self.make_room(&mut path, last, new);
         Ok(())
     }
 
@@ -53,7 +55,8 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
     fn fits(&mut self, pointer: Pointer, new: &New<'_>) -> bool {
         let at = self.cache.load(pointer);
         let i = self.cache.view(at).position(new.key).expect_err("the key is not there");
-        edit::insert(self.cache.change(at), i, new.key, new.payload) || self.close_holes(pointer, new)
+        self.cache.edit(at, |bytes| edit::insert(bytes, i, new.key, new.payload))
+            || self.close_holes(pointer, new)
     }
 
     /// Writes the node anew with the key in it, if that fits.
@@ -73,7 +76,10 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
         if size(&frame, &items) > old.len() {
             return false;
         }
-        encode(self.cache.change(at), &frame, &items);
+        self.cache.edit(at, |bytes| {
+            encode(bytes, &frame, &items);
+            Some(Lines::of(0..bytes.len()))
+        });
         self.markers -= dropped;
         true
     }
@@ -165,7 +171,7 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
         match depth.checked_sub(1) {
             Some(parent) => {
                 let at = self.cache.load(path.node(parent));
-                edit::set_child(self.cache.change(at), path.child(parent), new);
+                self.cache.edit(at, |bytes| Some(edit::set_child(bytes, path.child(parent), new)));
             }
             None => self.root = new,
         }
@@ -183,6 +189,7 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
     pub(super) fn release(&mut self, node: Pointer) {
         let generation = self.places.give_back(node);
         self.cache.forget(node, generation);
+        self.forget_ways();
     }
 }
 

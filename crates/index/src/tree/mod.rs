@@ -3,8 +3,8 @@
 //!
 //! `layout` freezes the bytes, `record`, `node`, `edit` and `encode` are pure functions of one node, `header`
 //! of the header; `rules` says what an entry does to its key. `owner` has steps of changes, with `places`,
-//! `cache`, `path`, `grow`, `sweep` and `walk`; `build` makes a tree of sorted keys. `reader` is the
-//! one-sided walk as a value, `range` what it and the owner go through, `verify` checks a whole tree.
+//! `cache`, `lines`, `path`, `way`, `grow`, `sweep` and `walk`; `build` makes a tree of sorted keys. `reader`
+//! is the one-sided walk as a value, `range` what it and the owner go through, `verify` checks a whole tree.
 
 mod build;
 mod cache;
@@ -13,6 +13,7 @@ mod encode;
 mod grow;
 mod header;
 pub mod layout;
+mod lines;
 mod node;
 mod owner;
 mod path;
@@ -24,6 +25,7 @@ mod rules;
 mod sweep;
 mod verify;
 mod walk;
+mod way;
 
 pub use build::Builder;
 pub use header::Header;

@@ -194,7 +194,13 @@ impl<'a> NodeView<'a> {
     /// Whether the node has this key if the tree does.
     #[inline]
     pub fn covers(&self, key: &[u8]) -> bool {
-        self.low() <= key && self.high().is_none_or(|high| key < high)
+        self.low() <= key && self.is_below_high(key)
+    }
+
+    /// Whether a key is below the high fence, if there is one.
+    #[inline]
+    pub fn is_below_high(&self, key: &[u8]) -> bool {
+        self.high().is_none_or(|high| key < high)
     }
 
     /// What all keys begin with.

@@ -1,13 +1,15 @@
 //! The owner's side of an ordered tree: steps of changes, each published as a whole.
 //!
 //! Writes: one owner, alone. Reads: anyone (`reader.rs`), and the owner itself between changes (`walk.rs`).
-//! (1) What a step changes, it changes in private copies (`cache.rs`); their words are stored at its end, in
-//!     an order that keeps each pointer's target there, and the header last. So what a header says, root and
+//! (1) What a step changes, it changes in private copies (`cache.rs`); their words are stored in an order
+//!     that keeps each pointer's target there, and the header last. So what a header says, root and
 //!     positions, is in the region when the header is.
 //! (2) A node's mark names the step that changed it last. Who has the header of a step takes no leaf that a
 //!     later step has changed: all leaves that it takes are of one state of the tree.
 //! (3) A place is used again from the next step on, under its next generation.
 //! (4) Nothing of an entry is done by halves: without room it is refused, and the tree is as before it.
+
+use std::collections::VecDeque;
 
 use longarm_base::limits::TREE_STREAMS_MAX;
 use longarm_base::{Csn, Mutant, Term};
@@ -23,9 +25,13 @@ use super::path::{Path, Target};
 use super::places::Places;
 use super::record::LeafRecord;
 use super::rules::{Ages, TreeEntry, Verdict, judge};
+use super::way::Way;
 
 /// Changed nodes beyond which a step stores what it has: it bounds the private copies of a long step.
 const DIRTY_MAX: usize = 4096;
+
+/// Entries of a step of which the leaves are asked for before they are looked at.
+const AHEAD: usize = 8;
 
 /// How to make a tree.
 #[derive(Clone, Copy, Debug)]
@@ -113,8 +119,12 @@ pub struct Owner<M: OwnedWords, A: Ages> {
     /// The last step that was published.
     pub(super) step: u64,
     pub(super) stable: Csn,
-    /// Way to the leaf of the last entry, if it is still one.
-    finger: Option<Path>,
+    /// Way to the leaf that was looked for last.
+    way: Way,
+    /// Leaf of the last entry: what the step changed there is not stored yet.
+    open: Option<Pointer>,
+    /// Leaves of the entries that come next, where they are known.
+    next: VecDeque<Option<Pointer>>,
     /// Least key that the sweep has not come to.
     pub(super) cursor: Vec<u8>,
 }
@@ -159,7 +169,9 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
             markers: 0,
             step: 0,
             stable: Csn::NONE,
-            finger: None,
+            way: Way::NONE,
+            open: None,
+            next: VecDeque::with_capacity(AHEAD),
             cursor: Vec::new(),
         })
     }
@@ -225,7 +237,8 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
         self.cache.clear();
         self.cache.incarnation = incarnation;
         self.places.clear();
-        (self.items, self.markers, self.finger) = (0, 0, None);
+        (self.items, self.markers) = (0, 0);
+        self.forget_ways();
         self.stable = Csn::NONE;
         self.cursor.clear();
     }
@@ -235,19 +248,31 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
         Path::find(&mut self.cache, self.root, target, level)
     }
 
-    fn path_of(&mut self, key: &[u8]) -> Path {
-        if let Some(path) = self.finger {
-            let at = self.cache.load(path.end());
-            if self.cache.view(at).covers(key) {
-                return path;
+    /// The leaf that covers a key; `known` is one that did, since when it may have been split.
+    fn leaf_of(&mut self, key: &[u8], known: Option<Pointer>) -> Pointer {
+        if let Some(leaf) = known {
+            let at = self.cache.load(leaf);
+            if self.cache.view(at).is_below_high(key) {
+                return leaf;
             }
         }
-        self.find(Target::Key(key), 0)
+        self.way.leaf(&mut self.cache, self.root, key)
     }
 
-    /// Nodes have moved, come or gone: ways that were found before may lead astray.
+    /// Looks for the leaf of an entry that comes soon, and asks for its lines.
+    fn look_ahead(&mut self, key: &[u8]) {
+        let leaf = self.way.leaf(&mut self.cache, self.root, key);
+        if self.next.back() != Some(&Some(leaf)) {
+            self.cache.prefetch(leaf);
+        }
+        self.next.push_back(Some(leaf));
+    }
+
+    /// A node is no longer part of the tree: what was found before may lead astray.
     pub(super) fn forget_ways(&mut self) {
-        self.finger = None;
+        self.way.forget();
+        self.open = None;
+        self.next.iter_mut().for_each(|leaf| *leaf = None);
     }
 
     fn apply(&mut self, entry: &TreeEntry<'_>) -> Result<bool, TreeFull> {
@@ -258,9 +283,12 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
             key.len(),
             self.options.unit.key_max()
         );
-        let mut path = self.path_of(key);
-        self.finger = Some(path);
-        let at = self.cache.load(path.end());
+        let known = self.next.pop_front().flatten();
+        let leaf = self.leaf_of(key, known);
+        if let Some(before) = self.open.replace(leaf).filter(|before| *before != leaf) {
+            self.cache.leave(before, self.step + 1);
+        }
+        let at = self.cache.load(leaf);
         let view = self.cache.view(at);
         let found = view.position(key);
         let current = found.ok().map(|i| record_of(&view, i));
@@ -269,7 +297,7 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
         };
         if record.is_marker() && Mutant::TreeDropMarker.is_on() {
             if let Ok(i) = found {
-                edit::remove(self.cache.change(at), i);
+                self.cache.edit(at, |bytes| Some(edit::remove(bytes, i)));
                 self.items -= 1;
             }
             return Ok(true);
@@ -277,13 +305,17 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
         let payload = record.pack();
         match found {
             Ok(i) => {
-                if !edit::replace(self.cache.change(at), i, &payload) {
+                if !self.cache.edit(at, |bytes| edit::replace(bytes, i, &payload)) {
                     self.has_room()?;
-                    edit::remove(self.cache.change(at), i);
-                    self.insert(&mut path, key, &payload)?;
+                    self.cache.edit(at, |bytes| Some(edit::remove(bytes, i)));
+                    self.insert(leaf, key, &payload)?;
                 }
             }
-            Err(_) => self.insert(&mut path, key, &payload)?,
+            Err(i) => {
+                if !self.cache.edit(at, |bytes| edit::insert(bytes, i, key, &payload)) {
+                    self.insert(leaf, key, &payload)?;
+                }
+            }
         }
         let count = |is: bool, was: bool, count: u64| count + u64::from(is) - u64::from(was);
         let was = |marker: bool| current.is_some_and(|current| current.is_marker() == marker);
@@ -341,10 +373,30 @@ pub struct Step<'t, M: OwnedWords, A: Ages> {
 }
 
 impl<M: OwnedWords, A: Ages> Step<'_, M, A> {
-    /// Applies an entry; whether it changed anything. Fastest in the order of keys. An entry that is refused
-    /// has changed nothing; what came before it stays.
+    /// Applies an entry; whether it changed anything. One that is refused has changed nothing; what came
+    /// before it stays.
     pub fn apply(&mut self, entry: &TreeEntry<'_>) -> Result<bool, TreeFull> {
+        self.tree.next.clear();
         self.tree.apply(entry)
+    }
+
+    /// Applies entries, which are in the order of keys and, of one key, of versions. What came before one
+    /// that is refused stays.
+    pub fn apply_all<'e>(
+        &mut self,
+        entries: impl Iterator<Item = TreeEntry<'e>> + Clone,
+    ) -> Result<(), TreeFull> {
+        let tree = &mut *self.tree;
+        let mut ahead = entries.clone();
+        tree.next.clear();
+        ahead.by_ref().take(AHEAD).for_each(|entry| tree.look_ahead(entry.key));
+        for entry in entries {
+            if let Some(entry) = ahead.next() {
+                tree.look_ahead(entry.key);
+            }
+            tree.apply(&entry)?;
+        }
+        Ok(())
     }
 
     /// Drops markers that are not needed any more from so many leaves, going on where the last sweep ended,

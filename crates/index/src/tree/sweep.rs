@@ -40,7 +40,7 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
         for i in (0..self.cache.view(at).count()).rev() {
             let record = record_of(&self.cache.view(at), i);
             if record.is_marker() && record.csn <= self.stable {
-                edit::remove(self.cache.change(at), i);
+                self.cache.edit(at, |bytes| Some(edit::remove(bytes, i)));
                 dropped += 1;
             }
         }
@@ -69,10 +69,8 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
             let old = std::mem::replace(&mut self.root, child);
             let generation = self.places.give_back(old);
             self.cache.retire(old, generation);
-            swept.merged += 1;
-        }
-        if swept.merged > before {
             self.forget_ways();
+            swept.merged += 1;
         }
         swept.merged > before
     }
@@ -111,7 +109,7 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
         }
         encode(self.cache.change(at), &frame, &all);
         let above = self.cache.load(parent);
-        edit::remove(self.cache.change(above), child);
+        self.cache.edit(above, |bytes| Some(edit::remove(bytes, child)));
         self.release(right);
         true
     }

@@ -16,7 +16,7 @@ enum Action {
     Delete(u16),
     /// Collection copies a key's item, and may free the original.
     Move(u16, bool),
-    /// The tree takes so many entries of each stream, in one step.
+    /// The tree takes so many entries of each stream, in one step: in their order, or in that of keys.
     Step([u8; STREAMS]),
     Sweep(u8),
     Look(u16, u16),
@@ -244,9 +244,14 @@ fn run(actions: Vec<Action>, names: Names, options: TreeOptions) -> Result<(), T
             Action::Delete(k) => leader.write(names.of(k), EntryKind::Tombstone, false),
             Action::Move(k, free) => leader.collect(&names.of(k), free),
             Action::Step(counts) => {
+                let mut taken = leader.take(counts);
                 let mut step = bed.owner.begin();
-                for sent in leader.take(counts) {
-                    prop_assert!(step.apply(&sent.entry()).is_ok());
+                if counts[0].is_multiple_of(2) {
+                    taken.sort_by_key(|sent| (sent.key.clone(), sent.csn, sent.age));
+                    prop_assert!(step.apply_all(taken.iter().map(Sent::entry)).is_ok());
+                    step.sweep(usize::from(counts[1] % 4));
+                } else {
+                    taken.iter().try_for_each(|sent| step.apply(&sent.entry()).map(drop)).expect("room");
                 }
                 step.publish(&standing(leader.stable()));
                 compare(&mut bed, &leader)?;

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::super::edit;
 use super::super::encode::{Aim, Frame, Item, encode, items, separator_len, size, split};
 use super::super::layout::node;
+use super::super::lines::Lines;
 use super::super::record::Payload;
 use super::*;
 
@@ -56,7 +57,7 @@ fn keys_are_found_by_prefix_head_and_suffix() {
 fn a_record_that_becomes_longer_or_shorter_keeps_its_key() {
     let mut bytes = node_of(0, &[b"a", b"b", b"c"]);
     for (i, expires) in [(0, true), (1, true), (0, false), (2, false), (1, false), (1, true)] {
-        assert!(edit::replace(&mut bytes, i, &payload(50, expires)));
+        assert!(edit::replace(&mut bytes, i, &payload(50, expires)).is_some());
         let view = NodeView::parse(&bytes, Unit::Small).expect("a node");
         assert_eq!(view.record(i), LeafRecord::unpack(payload(50, expires).bytes()));
     }
@@ -71,15 +72,16 @@ fn without_room_nothing_changes() {
         let name = [b'c', b'0' + key];
         let before = bytes.clone();
         let at = NodeView::of(&bytes).count();
-        if !edit::insert(&mut bytes, at, &name, &payload(9, false)) {
+        if edit::insert(&mut bytes, at, &name, &payload(9, false)).is_none() {
             assert_eq!(bytes, before);
             break;
         }
         key += 1;
     }
     let before = bytes.clone();
-    assert!(!edit::replace(&mut bytes, 0, &payload(9, true)) && bytes == before);
-    assert!(!edit::insert(&mut node_of(0, &[b"aa", b"ab"]), 2, b"b", &payload(1, false)), "another prefix");
+    assert!(edit::replace(&mut bytes, 0, &payload(9, true)).is_none() && bytes == before);
+    let mut other = node_of(0, &[b"aa", b"ab"]);
+    assert_eq!(edit::insert(&mut other, 2, b"b", &payload(1, false)), None, "another prefix");
     edit::remove(&mut bytes, 0);
     assert_eq!(keys_of(&bytes).len(), usize::from(key) + 1);
 }
@@ -153,9 +155,16 @@ fn key() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
+/// The bytes with these lines as they are in others.
+fn with_lines_of(mut bytes: Vec<u8>, lines: Lines, of: &[u8]) -> Vec<u8> {
+    lines.ranges().for_each(|line| bytes[line.clone()].copy_from_slice(&of[line]));
+    bytes
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
-    /// A node against a map, with changes in place where they fit and anew where not.
+    /// A node against a map, with changes in place where they fit and anew where not. In place, other lines
+    /// than those that are named stay as they are.
     #[test]
     fn a_node_is_a_map(edits in proptest::collection::vec(prop_oneof![
         4 => (key(), any::<bool>()).prop_map(|(key, expires)| Edit::Put(key, expires)),
@@ -167,15 +176,16 @@ proptest! {
             match edit {
                 Edit::Put(key, expires) => {
                     let new = payload(csn, expires);
-                    let found = NodeView::of(&bytes).position(&key);
+                    let (found, before) = (NodeView::of(&bytes).position(&key), bytes.clone());
                     prop_assert_eq!(found.is_ok(), map.contains_key(&key));
                     let done = match found {
                         Ok(i) => edit::replace(&mut bytes, i, &new),
                         Err(i) => edit::insert(&mut bytes, i, &key, &new),
                     };
-                    if !done {
-                        let old = bytes.clone();
-                        let view = NodeView::of(&old);
+                    if let Some(lines) = done {
+                        prop_assert_eq!(with_lines_of(before, lines, &bytes), bytes.clone());
+                    } else {
+                        let view = NodeView::of(&before);
                         let mut all = items(&view, |_, i| Ok(i) != found);
                         all.insert(found.unwrap_or_else(|at| at), Item::new(&key, &new));
                         if size(&frame(1), &all) > bytes.len() {
@@ -189,7 +199,9 @@ proptest! {
                 Edit::Remove(i) if i < map.len() => {
                     let key = map.keys().nth(i).expect("a key").clone();
                     map.remove(&key);
-                    edit::remove(&mut bytes, i);
+                    let before = bytes.clone();
+                    let lines = edit::remove(&mut bytes, i);
+                    prop_assert_eq!(with_lines_of(before, lines, &bytes), bytes.clone());
                 }
                 Edit::Remove(_) => {}
             }
