@@ -9,7 +9,7 @@
 //!     them is applied by then, so a tree that has all that a later sample says is right again.
 //! (4) Of each key the newest version counts, and of its copies the youngest.
 
-use longarm_base::Term;
+use longarm_base::{Csn, Term};
 use longarm_index::tree::{Builder, EntryKind, LeafRecord, Owner, Standing, TreeFull};
 use longarm_memory::{Mapped, Words};
 use longarm_store::SegmentUse;
@@ -100,13 +100,9 @@ impl Build {
         self.uses.0.iter().any(|use_of| !use_of.stands(memory))
     }
 
-    /// Makes the tree, in the memory of an older one, and says which positions it must have to be right.
-    pub fn finish(
-        mut self,
-        older: Tree,
-        incarnation: u64,
-        standing: &Standing<'_>,
-    ) -> Result<(Tree, Vec<u64>), TreeFull> {
+    /// Makes the tree, in the memory of an older one, and says which positions it must have to be right. It
+    /// stands where the feed goes on.
+    pub fn finish(mut self, older: Tree, incarnation: u64) -> Result<(Tree, Vec<u64>), TreeFull> {
         let keys = &self.keys;
         self.found.sort_unstable_by(|a, b| {
             let order = |seen: &Seen| (seen.csn, seen.age);
@@ -115,14 +111,17 @@ impl Build {
         let mut builder = Builder::anew(older, incarnation);
         for versions in self.found.chunk_by(|a, b| a.key(keys) == b.key(keys)) {
             let newest = versions.last().expect("a chunk has an entry");
+            // Until the tree is right, the copy of an entry may be all that is left of it: each counts, and
+            // so does each marker.
             let entry = match newest.kind {
                 EntryKind::Put | EntryKind::Move => Some(newest.place),
-                EntryKind::Tombstone if newest.csn > standing.stable => None,
-                EntryKind::Tombstone | EntryKind::Noop => continue,
+                EntryKind::Tombstone => None,
+                EntryKind::Noop => continue,
             };
             let record = LeafRecord { csn: newest.csn, entry, expiry: newest.expiry };
             builder.push(newest.key(keys), &record)?;
         }
-        Ok((builder.finish(standing)?, self.right_at))
+        let standing = Standing { term: self.term, stable: Csn::NONE, applied: &self.until };
+        Ok((builder.finish(&standing)?, self.right_at))
     }
 }

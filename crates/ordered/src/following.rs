@@ -391,11 +391,8 @@ impl<Q: QueuePair> Following<Q> {
     ) -> Result<(), Trouble> {
         let torn = build.is_torn(arena.view().memory);
         let older = tree.take().expect("the memory of a tree");
-        let taken = self.feed.taken();
-        // Until the tree is right, the copy of an entry may be all that is left of it: each counts.
-        let standing = Standing { term: self.term, stable: Csn::NONE, applied: &taken };
+        let (made, right_at) = build.finish(older, incarnation)?;
         // What waits was taken from the feed, and goes into the tree first.
-        let (made, right_at) = build.finish(older, incarnation, &standing)?;
         let made = tree.insert(made);
         self.stage = Stage::Settling(right_at);
         self.publish(made, false)?;

@@ -10,14 +10,14 @@ use longarm_engine::testing::{TIMES, arena, build, memory, options, sums};
 use longarm_engine::{Engine, Eviction, WorkerContext};
 use longarm_fabric::AnyQp;
 use longarm_index::hash::SlotKind;
-use longarm_index::tree::{Owner, TreeOptions, Unit};
+use longarm_index::tree::{Owner, TreeOptions, Unit, newest_header};
 use longarm_memory::Mapped;
 use longarm_store::progress::layout;
 use longarm_wire::{PAGE_BYTES_MAX, Request, RequestKind, ScanAnswer, ScanKind, ScanRequest};
 use proptest::prelude::*;
 
 use crate::arena::OwnArena;
-use crate::build::Tree;
+use crate::build::{Build, Tree, Uses};
 use crate::following::{Following, Source};
 use crate::page::{Made, Wanted};
 
@@ -288,6 +288,25 @@ fn a_tree_goes_on_with_what_its_term_had_last() {
     let on = older.go_on(next, &[2, 1], tree, &mut world.arena);
     assert!(on.is_ready() && on.term == Term::new(4, ReplicaId(2)));
     assert_eq!(items(&mut world), [1, 2, 3]);
+}
+
+/// What the feed brings while the arena is looked at comes later, and no header speaks of it before.
+#[test]
+fn a_tree_that_was_built_stands_where_the_feed_goes_on() {
+    let mut world = World::new();
+    let put = |world: &mut World, key| {
+        let put = Act::Put { stream: 0, key, len: 10 };
+        [put, Act::Commit { stream: 0, more: 1 }, Act::Apply { stream: 0 }]
+            .iter()
+            .for_each(|act| world.act(act));
+    };
+    put(&mut world, 1);
+    let mut build = Build::new(TERM, vec![1, 0], Uses::now(&mut world.arena));
+    put(&mut world, 2);
+    while !build.look(&world.arena) {}
+    let (tree, right_at) = build.finish(world.tree.take().expect("a tree"), 9).expect("room");
+    let header = newest_header(tree.memory(), &sums()).expect("a header");
+    assert_eq!((header.applied, header.items, right_at), (vec![1, 0], 1, vec![1, 0]));
 }
 
 #[test]
