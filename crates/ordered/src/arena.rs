@@ -17,6 +17,8 @@ pub(crate) struct OwnArena {
     geometry: Option<ArenaGeometry>,
     /// The use of the segment of the last entry that was looked for.
     last: Option<SegmentUse>,
+    /// Room for an entry.
+    bytes: Vec<u8>,
 }
 
 /// An entry, as far as the tree is concerned; its key lies in a buffer.
@@ -97,7 +99,7 @@ pub(crate) enum AtPlace<'b> {
 impl OwnArena {
     /// The arena in this memory.
     pub fn new(memory: Mapped, sums: SumKey) -> OwnArena {
-        OwnArena { memory, sums, geometry: None, last: None }
+        OwnArena { memory, sums, geometry: None, last: None, bytes: Vec::new() }
     }
 
     /// The memory and the key of its checksums.
@@ -126,10 +128,15 @@ impl OwnArena {
             None => SegmentUse::read(self.view(), geometry, segment)?,
         };
         self.last = Some(use_of);
-        let mut bytes = Vec::new();
-        let (place, entry) = use_of.entry(self.view(), offset, &mut bytes)?;
+        let arena = ArenaView { memory: &self.memory, sums: &self.sums };
+        let (place, entry) = use_of.entry(arena, offset, &mut self.bytes)?;
         let found = EntryName { term: entry.term, stream: entry.stream.into(), position: entry.position };
         (found == name).then(|| Seen::of(place, &entry, keys))
+    }
+
+    /// Asks for the first lines of the entry at this offset, which is wanted soon: most entries have no more.
+    pub fn prefetch(&self, offset: u64) {
+        (0..2).for_each(|line| self.memory.prefetch(offset + line * LINE));
     }
 
     /// The length of the entry at a place, in whole words, by its own first line; `None` if none begins

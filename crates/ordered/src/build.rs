@@ -15,6 +15,7 @@ use longarm_memory::{Mapped, Words};
 use longarm_store::SegmentUse;
 
 use crate::arena::{OwnArena, Seen};
+use crate::rank::rank;
 
 /// The tree of a replica.
 pub(crate) type Tree = Owner<Mapped, OwnArena>;
@@ -102,15 +103,13 @@ impl Build {
 
     /// Makes the tree, in the memory of an older one, and says which positions it must have to be right. It
     /// stands where the feed goes on.
-    pub fn finish(mut self, older: Tree, incarnation: u64) -> Result<(Tree, Vec<u64>), TreeFull> {
-        let keys = &self.keys;
-        self.found.sort_unstable_by(|a, b| {
-            let order = |seen: &Seen| (seen.csn, seen.age);
-            a.key(keys).cmp(b.key(keys)).then_with(|| order(a).cmp(&order(b)))
-        });
+    pub fn finish(self, older: Tree, incarnation: u64) -> Result<(Tree, Vec<u64>), TreeFull> {
+        let Build { term, until, right_at, keys, found, .. } = self;
+        let mut ranks = Vec::new();
+        rank(&found, &keys, &mut ranks);
         let mut builder = Builder::anew(older, incarnation);
-        for versions in self.found.chunk_by(|a, b| a.key(keys) == b.key(keys)) {
-            let newest = versions.last().expect("a chunk has an entry");
+        for versions in ranks.chunk_by(|a, b| a.is_of_key(*b, &found, &keys)) {
+            let newest = &found[versions.last().expect("a chunk has an entry").number()];
             // Until the tree is right, the copy of an entry may be all that is left of it: each counts, and
             // so does each marker.
             let entry = match newest.kind {
@@ -119,9 +118,9 @@ impl Build {
                 EntryKind::Noop => continue,
             };
             let record = LeafRecord { csn: newest.csn, entry, expiry: newest.expiry };
-            builder.push(newest.key(keys), &record)?;
+            builder.push(newest.key(&keys), &record)?;
         }
-        let standing = Standing { term: self.term, stable: Csn::NONE, applied: &self.until };
-        Ok((builder.finish(&standing)?, self.right_at))
+        let standing = Standing { term, stable: Csn::NONE, applied: &until };
+        Ok((builder.finish(&standing)?, right_at))
     }
 }

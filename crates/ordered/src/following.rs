@@ -18,9 +18,12 @@ use crate::build::{Build, Tree, Uses};
 use crate::feed::{Feed, Gap};
 use crate::leader::{Connector, Gone, LANDING, Leader};
 use crate::order::StableOf;
+use crate::rank::{Ranked, rank};
 
 /// The most entries that are taken in one step.
 pub(crate) const STEP: usize = 4096;
+/// Entries of a stream that are asked for before they are looked at.
+const AHEAD: u64 = 8;
 /// Leaves that a step looks over for markers that are not needed any more.
 const SWEEP: usize = 2;
 /// The time between two tries to connect to the leader.
@@ -94,11 +97,12 @@ enum Stage {
     Ready,
 }
 
-/// Entries that were taken, and their keys.
+/// Entries that were taken, their keys, and room for their order.
 #[derive(Default)]
 pub(crate) struct Taken {
     pub entries: Vec<Seen>,
     pub keys: Vec<u8>,
+    ranks: Vec<Ranked>,
 }
 
 /// A term that is followed.
@@ -281,6 +285,9 @@ impl<Q: QueuePair> Following<Q> {
                 let Some(next) = self.feed.ahead(stream, 0).filter(|next| next.position < applied) else {
                     break;
                 };
+                if let Some(later) = self.feed.ahead(stream, AHEAD) {
+                    arena.prefetch(later.offset);
+                }
                 let name = EntryName { term: self.term, stream, position: next.position };
                 match arena.find(name, next.offset, &mut self.taken.keys) {
                     Some(seen) if seen.counts() || seen.is_tombstone() && !is_right => {
@@ -427,17 +434,11 @@ impl<Q: QueuePair> Following<Q> {
 
     /// Makes a step of what was taken, in the order of keys and versions.
     fn step(&mut self, tree: &mut Tree, stable: Csn) -> Result<(), TreeFull> {
-        let Taken { entries, keys } = &mut self.taken;
-        let keys_of = &*keys;
-        entries.sort_by(|a, b| {
-            let order = |seen: &Seen| (seen.csn, seen.age);
-            a.key(keys_of).cmp(b.key(keys_of)).then_with(|| order(a).cmp(&order(b)))
-        });
+        let Taken { entries, keys, ranks } = &mut self.taken;
+        rank(entries, keys, ranks);
         let sweeps = tree.counts().markers > 0;
         let mut step = tree.begin();
-        for seen in entries.iter() {
-            step.apply(&seen.tree_entry(keys_of))?;
-        }
+        step.apply_all(ranks.iter().map(|ranked| entries[ranked.number()].tree_entry(keys)))?;
         if sweeps {
             step.sweep(SWEEP);
         }

@@ -7,7 +7,7 @@
 //!
 //! - `order`: what the replica tells the orderer: whom to follow, and when to stop.
 //! - `leader`: the way to the leader's words. `feed`: which entries come next, as a value.
-//! - `arena`: entries in the replica's own arena. `build`: a tree of all of them.
+//! - `arena`: entries in the replica's own arena. `rank`: their order. `build`: a tree of all of them.
 //! - `following`: one term: building, following, the tree's state. `page`: a page, and what conflicts with
 //!   it.
 //! - `stand_in`: when a leader that has followers keeps a tree.
@@ -23,6 +23,7 @@ mod leader;
 mod order;
 mod orderer;
 mod page;
+mod rank;
 mod stand_in;
 #[cfg(test)]
 mod tests;
