@@ -26,6 +26,8 @@ pub(crate) const STEP: usize = 4096;
 const AHEAD: u64 = 8;
 /// Leaves that a step looks over for markers that are not needed any more.
 const SWEEP: usize = 2;
+/// The longest time between two looks at the leader's words while heartbeats tell of nothing.
+const UNTOLD: Nanos = Nanos::from_millis(250);
 /// The time between two tries to connect to the leader.
 const AGAIN: Nanos = Nanos::from_millis(5);
 
@@ -74,6 +76,14 @@ impl Source {
         }
     }
 
+    /// A number that grows with whatever the leader's heartbeats tell of so many streams: once an entry is
+    /// applied, or acknowledged by this replica.
+    fn told(&self, streams: usize) -> Option<u64> {
+        let Source::Page(page) = self else { return None };
+        let floors = (0..streams).map(|stream| page.load(page::floor_at(stream)));
+        Some(floors.fold(page.load(page::STABLE), u64::wrapping_add))
+    }
+
     /// This replica surely has all positions of the stream below, except reclaimed ones.
     fn floor(&self, stream: usize) -> u64 {
         match self {
@@ -116,6 +126,9 @@ pub(crate) struct Following<Q> {
     stage: Stage,
     /// The last sample of the leader's words.
     sample: Vec<StreamMarks>,
+    /// When that was, and what heartbeats had told before.
+    looked: Nanos,
+    told: Option<u64>,
     /// A stable point that was seen before a sample, and what was applied by that.
     stable: Option<(Csn, Vec<u64>)>,
     taken: Taken,
@@ -134,6 +147,8 @@ impl<Q: QueuePair> Following<Q> {
             feed: Feed::new(&vec![0; streams]),
             stage: Stage::Begun,
             sample: vec![StreamMarks::default(); streams],
+            looked: Nanos(0),
+            told: None,
             stable: None,
             taken: Taken::default(),
             bytes: Vec::new(),
@@ -175,6 +190,16 @@ impl<Q: QueuePair> Following<Q> {
     pub fn lag(&self) -> u64 {
         let taken = self.feed.taken();
         self.sample.iter().zip(taken).map(|(marks, taken)| marks.applied.saturating_sub(taken)).sum()
+    }
+
+    /// Whether a look would find nothing: all that was written by the last one is in the tree, and since then
+    /// no heartbeat has told of anything. A replica of which the leader knows no more hears of nothing, so
+    /// this is never so for long.
+    pub fn is_still(&self, now: Nanos) -> bool {
+        let taken = self.feed.taken();
+        let all = self.sample.iter().zip(taken).all(|(marks, taken)| marks.written == taken);
+        let told = self.told.is_some() && self.told == self.source.told(self.feed.streams());
+        self.is_ready() && self.leader.is_some() && all && told && now.since(self.looked) < UNTOLD
     }
 
     /// Follows the next term, whose start set has the streams of this one up to `cuts`, and all that was
@@ -245,6 +270,7 @@ impl<Q: QueuePair> Following<Q> {
     }
 
     fn try_look(&mut self, now: Nanos) -> Result<(), Trouble> {
+        (self.looked, self.told) = (now, self.source.told(self.feed.streams()));
         if self.leader.is_none() {
             let connect = self.connect.as_mut().filter(|_| now >= self.retry).ok_or(Trouble::Away)?;
             self.retry = now + AGAIN;

@@ -20,7 +20,8 @@ use crate::page::{Made, Wanted};
 use crate::stand_in::{Demand, Led, StandIn};
 
 /// The time between two looks at the leader's words while nobody scans: as long as they bring something, and
-/// doubled up to the longer one while they do not. A leader reuses the memory of an entry that was replaced
+/// doubled up to the longer one while they do not. While heartbeats tell of nothing the page alone is looked
+/// at. A leader reuses the memory of an entry that was replaced
 /// at once no sooner than after a lease and the longest READ, which is longer by default.
 const EVERY: Duration = Duration::from_millis(5);
 const EVERY_IDLE: Duration = Duration::from_millis(40);
@@ -237,9 +238,14 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
     fn round(&mut self) -> bool {
         self.stand_in();
         let asked = self.connections.iter().any(|connection| !connection.wanted.is_empty());
-        let advanced = match self.following.is_some() && !self.full {
-            true => self.advance(),
-            false => Err(ScanStatus::Elsewhere),
+        let advanced = match &self.following {
+            Some(following) if !self.full && !asked && following.is_still(now()) => {
+                self.seen = now();
+                self.every = (2 * self.every).min(EVERY_IDLE);
+                Ok(false)
+            }
+            Some(_) if !self.full => self.advance(),
+            _ => Err(ScanStatus::Elsewhere),
         };
         let busy = matches!(advanced, Ok(true));
         if !asked {

@@ -11,7 +11,8 @@ use longarm_engine::{Engine, Eviction, WorkerContext};
 use longarm_fabric::AnyQp;
 use longarm_index::hash::SlotKind;
 use longarm_index::tree::{Owner, TreeOptions, Unit, newest_header};
-use longarm_memory::Mapped;
+use longarm_memory::{Mapped, OwnedWords};
+use longarm_replica::page;
 use longarm_store::progress::layout;
 use longarm_wire::{PAGE_BYTES_MAX, Request, RequestKind, ScanAnswer, ScanKind, ScanRequest};
 use proptest::prelude::*;
@@ -88,6 +89,7 @@ struct Pending {
 struct World {
     engine: Arc<Engine<Mapped>>,
     contexts: Vec<WorkerContext<Mapped>>,
+    progress: Mapped,
     following: Following<AnyQp>,
     tree: Option<Tree>,
     arena: OwnArena,
@@ -112,7 +114,8 @@ impl World {
         World {
             engine,
             contexts,
-            following: Following::new(TERM, 2, source).lead_by(progress),
+            following: Following::new(TERM, 2, source).lead_by(progress.clone()),
+            progress,
             tree: Some(tree),
             arena,
             drawn: 1,
@@ -307,6 +310,31 @@ fn a_tree_that_was_built_stands_where_the_feed_goes_on() {
     let (tree, right_at) = build.finish(world.tree.take().expect("a tree"), 9).expect("room");
     let header = newest_header(tree.memory(), &sums()).expect("a header");
     assert_eq!((header.applied, header.items, right_at), (vec![1, 0], 1, vec![1, 0]));
+}
+
+/// The leader's words are not READ again and again while there is nothing.
+#[test]
+fn nothing_is_looked_for_while_heartbeats_tell_of_nothing() {
+    let mut world = World::new();
+    let page = memory(page::floor_at(2).next_multiple_of(4096));
+    let follower = Following::new(TERM, 2, Source::Page(page.clone()));
+    world.following = follower.lead_by(world.progress.clone());
+    (0..40).for_each(|_| world.advance());
+    let still = |world: &World, later| world.following.is_still(Nanos::from_millis(world.drawn + later));
+    assert!(world.following.is_ready() && still(&world, 0));
+    assert!(still(&world, 249) && !still(&world, 250), "it is looked at some time");
+    world.act(&Act::Put { stream: 0, key: 1, len: 10 });
+    page.store(page::floor_at(0), 1);
+    assert!(!still(&world, 0), "an entry came");
+    world.advance();
+    assert!(!still(&world, 0), "it is written, and will be applied");
+    world.act(&Act::Commit { stream: 0, more: 1 });
+    world.act(&Act::Apply { stream: 0 });
+    page.store(page::STABLE, 1);
+    world.advance();
+    assert!(still(&world, 0));
+    page.store(page::STABLE, 2);
+    assert!(!still(&world, 0), "something was applied that did not come here");
 }
 
 #[test]
