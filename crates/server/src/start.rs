@@ -26,8 +26,8 @@ use crate::term::{self, Started};
 use crate::threads::Threads;
 use crate::{heartbeat, regions};
 
-/// How long a replica without others may take until it leads, beside two of its leases: it lays out its memory
-/// meanwhile.
+/// How long a replica without others may take until it leads, beside two of its leases: it lays out its
+/// memory meanwhile.
 const LEADS_WITHIN: Duration = Duration::from_secs(20);
 /// The time between two looks at whether it does.
 const LOOK: Duration = Duration::from_millis(1);

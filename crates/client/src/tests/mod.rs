@@ -7,6 +7,7 @@ mod faults;
 mod forgetful;
 mod group;
 mod idle;
+mod lookups;
 mod members;
 mod operations;
 mod packets;
