@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use longarm_base::Nanos;
+use longarm_base::{EntryRef, Nanos};
 use longarm_store::progress::layout::DIRECTORY;
 use longarm_store::progress::{DirectoryRange, StreamMarks};
 
@@ -64,15 +64,16 @@ impl Feed {
     }
 
     /// Words of a directory that are to be READ so that the places of all committed positions of the sample
-    /// are known, at most `most` of them; `None` if they are known.
+    /// are known, at most `most` of them; `None` if they are known. An error names a position whose word is
+    /// overwritten.
     pub fn wants(&self, sample: &[StreamMarks], most: u64) -> Result<Option<DirectoryRange>, Gap> {
         for (number, (stream, marks)) in self.streams.iter().zip(sample).enumerate() {
             let known = stream.taken + stream.known.len() as u64;
             if marks.committed <= known {
                 continue;
             }
-            if marks.committed - stream.taken > DIRECTORY {
-                return Err(Gap { stream: number, position: stream.taken });
+            if marks.committed - known > DIRECTORY {
+                return Err(Gap { stream: number, position: known });
             }
             return Ok(Some(DirectoryRange::of(number, known, marks.committed, most)));
         }
@@ -87,6 +88,22 @@ impl Feed {
             stream.known.push_back(offset);
         }
         Ok(())
+    }
+
+    /// Learns places of a stream that a survey of the replica's arena found, in the order of positions;
+    /// whether one of them was not known.
+    pub fn recall(&mut self, stream: usize, found: &[(u64, EntryRef)]) -> bool {
+        let stream = &mut self.streams[stream];
+        let known = stream.taken + stream.known.len() as u64;
+        let new = found.iter().filter(|(position, _)| *position >= known);
+        let before = stream.known.len();
+        stream.known.extend(new.map(|(_, place)| place.offset));
+        stream.known.len() > before
+    }
+
+    /// By stream, the places of all positions below are known.
+    pub fn known(&self) -> Vec<u64> {
+        self.streams.iter().map(|stream| stream.taken + stream.known.len() as u64).collect()
     }
 
     /// The entry of a stream that is so many positions behind the next to take, if its place is known.

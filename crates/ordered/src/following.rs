@@ -285,13 +285,35 @@ impl<Q: QueuePair> Following<Q> {
     }
 
     /// READs where the entries are that were committed by the last sample.
-    fn learn(&mut self) -> Result<(), Trouble> {
-        while let Some(range) = self.feed.wants(&self.sample, u64::from(LANDING) / 8)? {
-            let leader = self.leader.as_mut().ok_or(Trouble::Away)?;
-            leader.read(range.place(), &mut self.bytes)?;
-            self.feed.learn(range, &self.bytes)?;
+    fn learn(&mut self, arena: &OwnArena) -> Result<(), Trouble> {
+        loop {
+            let forgotten = match self.feed.wants(&self.sample, u64::from(LANDING) / 8) {
+                Ok(None) => return Ok(()),
+                Ok(Some(range)) => {
+                    let leader = self.leader.as_mut().ok_or(Trouble::Away)?;
+                    leader.read(range.place(), &mut self.bytes)?;
+                    self.feed.learn(range, &self.bytes).err()
+                }
+                Err(gap) => Some(gap),
+            };
+            let Some(gap) = forgotten else { continue };
+            if !self.recall(gap, arena) {
+                // What is known is taken first. An entry that has yet to come here is found later.
+                return if self.feed.ahead(gap.stream, 0).is_some() { Ok(()) } else { Err(gap.into()) };
+            }
         }
-        Ok(())
+    }
+
+    /// Looks for the entries of a stream in the replica's own arena: the directory has forgotten where they
+    /// are, as the orderer got no core for long. Whether it found the next one.
+    fn recall(&mut self, gap: Gap, arena: &OwnArena) -> bool {
+        let (view, known) = (arena.view(), self.feed.known());
+        // Streams that are not looked for are passed over.
+        let floors: Vec<u64> = (0..known.len())
+            .map(|stream| if stream == gap.stream { known[stream] } else { u64::MAX })
+            .collect();
+        let found = survey(view.memory, view.sums, self.term, &floors, &Settled::default());
+        found.is_ok_and(|found| self.feed.recall(gap.stream, &found.streams[gap.stream].tail))
     }
 
     /// Takes entries that the last sample found applied, as far as they are here; whether all were.
@@ -349,7 +371,7 @@ impl<Q: QueuePair> Following<Q> {
         if self.stable.is_none() {
             self.stable = Some((stable, self.sample.iter().map(|marks| marks.applied).collect()));
         }
-        self.learn()?;
+        self.learn(arena)?;
         let all = self.take(arena, now)?;
         match std::mem::replace(&mut self.stage, Stage::Begun) {
             Stage::Begun => unreachable!("it has begun"),
@@ -477,7 +499,7 @@ impl<Q: QueuePair> Following<Q> {
     /// Samples once more, and says which keys have entries that the tree lacks and that may show by now.
     pub fn conflicts(&mut self, arena: &mut OwnArena, now: Nanos) -> Result<Conflicts, Trouble> {
         self.look(now)?;
-        self.learn()?;
+        self.learn(arena)?;
         let (mut keys, mut changed) = (Vec::new(), Vec::new());
         if Mutant::ScanNoWindow.is_on() {
             return Ok(Conflicts::Keys { keys, changed });

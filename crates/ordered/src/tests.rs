@@ -313,6 +313,30 @@ fn a_tree_that_was_built_stands_where_the_feed_goes_on() {
 }
 
 /// The leader's words are not READ again and again while there is nothing.
+/// An orderer that got no core for long is further behind than the directory reaches. It finds the places in
+/// its own arena, and goes on; the tree stays.
+#[test]
+fn an_orderer_goes_on_that_is_further_behind_than_the_directory() {
+    let mut world = World::new();
+    world.act(&Act::Put { stream: 0, key: 1, len: 3 });
+    world.act(&Act::Commit { stream: 0, more: 1 });
+    world.act(&Act::Apply { stream: 0 });
+    world.be_ready();
+    for position in 0..layout::DIRECTORY + 9 {
+        world.act(&Act::Put { stream: 0, key: (position % 7) as u8, len: 1 });
+        world.act(&Act::Commit { stream: 0, more: 1 });
+        world.act(&Act::Apply { stream: 0 });
+    }
+    world.act(&Act::Put { stream: 1, key: 8, len: 1 });
+    world.act(&Act::Commit { stream: 1, more: 1 });
+    world.act(&Act::Apply { stream: 1 });
+    world.be_ready();
+    assert_eq!(world.following.lag(), 0);
+    world.make(0, 8, false, 9, 0);
+    world.look_over();
+    assert_eq!(world.shown, 1);
+}
+
 #[test]
 fn nothing_is_looked_for_while_heartbeats_tell_of_nothing() {
     let mut world = World::new();
