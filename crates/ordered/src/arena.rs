@@ -151,7 +151,9 @@ impl OwnArena {
     /// not copied.
     pub fn at<'b>(&self, place: EntryRef, csn: Csn, most: u32, bytes: &'b mut Vec<u8>) -> AtPlace<'b> {
         let line = LINE as usize;
-        bytes.resize(line, 0);
+        // As the leaf says, in whole lines: as a rule all of the entry.
+        let told = (place.len as usize).clamp(line, (most as usize).max(line));
+        bytes.resize(told, 0);
         self.memory.copy_out(place.offset, bytes);
         let Ok(len) = total_len(bytes) else { return AtPlace::Nothing };
         if place.offset + u64::from(len) > self.memory.bytes() {
@@ -161,8 +163,10 @@ impl OwnArena {
             let (found, ..) = layout::split_version(self.memory.load(place.offset + layout::VERSION));
             return if found == csn { AtPlace::Long } else { AtPlace::Nothing };
         }
-        bytes.resize((len as usize).max(line), 0);
-        self.memory.copy_out(place.offset, bytes);
+        if len as usize > told {
+            bytes.resize(len as usize, 0);
+            self.memory.copy_out(place.offset, bytes);
+        }
         match read(bytes, place.offset, &self.sums) {
             Ok(entry) if entry.csn == csn => AtPlace::Entry(entry),
             _ => AtPlace::Nothing,

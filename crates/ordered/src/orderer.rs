@@ -46,6 +46,8 @@ pub struct OrdererOptions {
     pub sum_key: u64,
     /// How the tree is made.
     pub options: TreeOptions,
+    /// How long to look for the next request after an answer, before the thread sleeps.
+    pub spin: Duration,
     /// Where lines go that say what happens.
     pub log: Arc<dyn Fn(&str) + Send + Sync>,
 }
@@ -64,6 +66,7 @@ pub struct Orderer<Q> {
     memory: Mapped,
     sums: SumKey,
     options: TreeOptions,
+    spin: Nanos,
     log: Arc<dyn Fn(&str) + Send + Sync>,
     orders: Arc<Orders<Q>>,
     door: Arc<Door<Q>>,
@@ -97,6 +100,7 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
             memory: options.tree,
             sums,
             options: options.options,
+            spin: Nanos(options.spin.as_nanos() as u64),
             log: options.log,
             orders,
             door,
@@ -122,6 +126,7 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
 
     /// Follows and answers until it is told to stop.
     pub fn run(mut self) {
+        let mut heard = false;
         loop {
             while let Some(order) = self.orders.take() {
                 if matches!(order, Order::Stop) {
@@ -130,10 +135,14 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
                 self.obey(order);
             }
             self.connections.extend(self.door.take());
-            let mut busy = self.hear();
-            busy |= self.round();
+            heard |= self.hear();
+            let busy = self.round();
             self.tell();
-            if !busy {
+            if busy {
+                continue;
+            }
+            heard = heard && self.hears_more();
+            if !heard {
                 self.sleep();
             }
         }
@@ -192,6 +201,20 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
             }
         });
         busy
+    }
+
+    /// Looks for more requests for a while, as who has an answer asks again soon; whether there are some.
+    fn hears_more(&mut self) -> bool {
+        let until = now() + self.spin;
+        loop {
+            if self.hear() {
+                return true;
+            }
+            if now() >= until {
+                return false;
+            }
+            std::hint::spin_loop();
+        }
     }
 
     /// An empty tree in the memory of an older one, if there is none.

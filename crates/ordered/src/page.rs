@@ -3,7 +3,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use longarm_base::{EntryRef, Term, UnixMillis};
+use longarm_base::{Csn, EntryRef, Term, UnixMillis};
 use longarm_index::tree::{TreeItem, TreeRange};
 use longarm_wire::{
     FAR_FROM, PAGE_BYTES_MAX, ScanAnswerWriter, ScanHead, ScanItem, ScanRequest, ScanStatus, ScanValue,
@@ -14,6 +14,8 @@ use crate::build::Tree;
 
 /// The longest entry whose value can be inline.
 const INLINE_ENTRY: u32 = FAR_FROM as u32 + 2048;
+/// Values that are asked for before they are looked at.
+const AHEAD: usize = 16;
 /// The fewest items to which a page that conflicts again and again is cut down.
 const LEAST: u32 = 16;
 /// Tries after each of which such a page is halved.
@@ -70,6 +72,36 @@ impl Made {
                 Bound::Included(high) => key <= high.as_slice(),
                 Bound::Excluded(high) => key < high.as_slice(),
             }
+    }
+}
+
+/// An item of the tree, without its key.
+#[derive(Clone, Copy)]
+struct ListedItem {
+    csn: Csn,
+    entry: EntryRef,
+    expiry: UnixMillis,
+    /// Where its key ends among the keys.
+    key_end: usize,
+}
+
+/// Items of the tree, in the order of a page.
+#[derive(Default)]
+struct Listed {
+    list: Vec<ListedItem>,
+    keys: Vec<u8>,
+}
+
+impl Listed {
+    fn push(&mut self, item: &TreeItem<'_>) {
+        self.keys.extend_from_slice(item.key);
+        let &TreeItem { csn, entry, expiry, .. } = item;
+        self.list.push(ListedItem { csn, entry, expiry, key_end: self.keys.len() });
+    }
+
+    fn key(&self, number: usize) -> &[u8] {
+        let begin = number.checked_sub(1).map_or(0, |before| self.list[before].key_end);
+        &self.keys[begin..self.list[number].key_end]
     }
 }
 
@@ -151,40 +183,53 @@ impl Wanted {
     }
 
     fn shown(&self, tree: &mut Tree, arena: &OwnArena, head: ScanHead) -> Result<Made, Stale> {
+        let (items, mut more) = self.listed(tree, arena);
         let mut writer = ScanAnswerWriter::new(Vec::new(), self.bytes, self.keys_only);
-        let (mut bytes, mut last, mut stale) = (Vec::new(), Vec::new(), false);
+        let (mut bytes, mut shown) = (Vec::new(), 0);
+        for (number, item) in items.list.iter().enumerate() {
+            if let Some(later) = items.list.get(number + AHEAD).filter(|_| !self.keys_only) {
+                arena.prefetch(later.entry.offset);
+            }
+            let key = items.key(number);
+            let value = self.value(arena, key, item, &mut bytes).ok_or(Stale)?;
+            if !writer.push(&ScanItem { key, csn: item.csn, expiry: item.expiry, value }) {
+                more = true;
+                break;
+            }
+            shown = number + 1;
+        }
+        let end = shown.checked_sub(1).filter(|_| more).map(|last| items.key(last).to_vec());
+        let answer = writer.finish(ScanHead { more: end.is_some(), ..head });
+        Ok(self.made(answer, end))
+    }
+
+    /// The items that a page may have, as the tree has them, and whether the range may have more.
+    fn listed(&self, tree: &mut Tree, arena: &OwnArena) -> (Listed, bool) {
+        let (mut items, mut bytes) = (Listed::default(), 0);
         let more = tree.walk(&self.range(), |item| {
             if item.expiry.expired(self.unix) {
                 return ControlFlow::Continue(());
             }
-            if writer.count() == self.limit() {
+            if items.list.len() == self.limit() as usize || bytes > self.bytes {
                 return ControlFlow::Break(());
             }
-            let Some(value) = self.value(arena, item, &mut bytes) else {
-                stale = true;
-                return ControlFlow::Break(());
-            };
-            let shown = ScanItem { key: item.key, csn: item.csn, expiry: item.expiry, value };
-            if !writer.push(&shown) {
-                return ControlFlow::Break(());
+            if items.list.len() < AHEAD && !self.keys_only {
+                arena.prefetch(item.entry.offset);
             }
-            last.clear();
-            last.extend_from_slice(item.key);
+            let value = if self.keys_only { 0 } else { item.entry.len.min(FAR_FROM as u32) };
+            bytes += item.key.len() as u32 + value;
+            items.push(item);
             ControlFlow::Continue(())
         });
-        if stale {
-            return Err(Stale);
-        }
-        let end = more.is_break().then_some(last);
-        let answer = writer.finish(ScanHead { more: end.is_some(), ..head });
-        Ok(self.made(answer, end))
+        (items, more.is_break())
     }
 
     /// The value of an item; `None` if its place holds another entry.
     fn value<'b>(
         &self,
         arena: &OwnArena,
-        item: &TreeItem<'_>,
+        key: &[u8],
+        item: &ListedItem,
         bytes: &'b mut Vec<u8>,
     ) -> Option<ScanValue<'b>> {
         if self.keys_only {
@@ -192,7 +237,7 @@ impl Wanted {
         }
         let place = item.entry;
         match arena.at(place, item.csn, INLINE_ENTRY, bytes) {
-            AtPlace::Entry(entry) if entry.key != item.key => None,
+            AtPlace::Entry(entry) if entry.key != key => None,
             AtPlace::Entry(entry) if entry.value.len() <= FAR_FROM => Some(ScanValue::Inline(entry.value)),
             AtPlace::Entry(_) | AtPlace::Long => {
                 let len = arena.len_at(place)?;

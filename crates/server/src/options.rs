@@ -50,7 +50,7 @@ pub struct ServerOptions {
     pub max_clients: usize,
     /// Bytes of the request ring lent to each client.
     pub ring_bytes: u64,
-    /// How long an idle worker keeps looking before it sleeps.
+    /// How long an idle worker, and an orderer that has answered, keeps looking before it sleeps.
     pub spin: Duration,
     /// The proof that clients must give.
     pub login: Login,

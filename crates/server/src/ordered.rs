@@ -142,6 +142,7 @@ impl<Q: QueuePair + 'static> PreparedIndex<Q> {
                 tree: tree.memory().clone(),
                 sum_key: group.sum_key,
                 options: TreeOptions::default(),
+                spin: options.spin,
                 log: Arc::new(move |line| log.say(line)),
             },
             orders.clone(),

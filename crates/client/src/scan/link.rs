@@ -232,7 +232,9 @@ impl<Q: QueuePair> ScanLink<Q> {
         let (mut landed, mut at) = (Vec::with_capacity(places.len()), 0);
         for &from in places {
             landed.push(Landed { at, len: from.len });
-            self.post(Op::Read { from, into: at }, deadline)?;
+            if self.reads_open > 0 || !self.qp.read_now(from, at) {
+                self.post(Op::Read { from, into: at }, deadline)?;
+            }
             at += from.len.next_multiple_of(64);
         }
         self.finish_reads(deadline)?;
