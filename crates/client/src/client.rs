@@ -16,7 +16,7 @@ use crate::flight::{InFlight, Reply, RequestId};
 use crate::link::{ClientCounters, Link, SessionHello, Trouble};
 use crate::options::Options;
 use crate::scan::Scans;
-use crate::side::{Rule, Selector, Settings};
+use crate::side::Selector;
 use crate::targets::Targets;
 
 /// The pause between two rounds of tries to connect: least, most, and as a share of the time that went by. So
@@ -134,7 +134,7 @@ impl<T: Transport> Client<T> {
             hint_in: options.hint_every * u32::from(link.welcome.wants_hints != 0),
             hints: Vec::new(),
             scans: Scans::new(session),
-            gets: Selector::new(Settings { seed: session, rule: Rule::Times, nanos_per_kib: 0 }),
+            gets: Selector::by_times(session),
             link: Some(link),
             options,
         })

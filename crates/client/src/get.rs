@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::flight::Reply;
 use crate::link::{Link, Trouble};
 use crate::lookup::{Lookup, LookupStep};
-use crate::side::{Answered, Side, Size};
+use crate::side::{Side, Size};
 
 /// Tries to READ before the server is asked.
 pub(crate) const READ_TRIES: u32 = 64;
@@ -84,11 +84,8 @@ impl<T: Transport> Client<T> {
             Side::Client => self.get_by_reads(key, deadline, show),
             Side::Server => self.get_served(key, deadline, show),
         };
-        let (ended, took) = (now(), now().since(began));
-        match side {
-            Side::Client => self.gets.read_round(ended, Size::Short, took),
-            Side::Server => self.gets.answered(ended, Size::Short, Answered { took, bytes: 0 }),
-        }
+        let ended = now();
+        self.gets.ended(ended, Size::Short, side, ended.since(began));
         found
     }
 

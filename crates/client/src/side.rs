@@ -163,6 +163,20 @@ impl Selector {
         }
     }
 
+    /// The same by whole times ([`Rule::Times`]), for operations that are timed from their begin to their
+    /// end: a walk is one round.
+    pub fn by_times(seed: u64) -> Selector {
+        Selector::new(Settings { seed, rule: Rule::Times, nanos_per_kib: 0 })
+    }
+
+    /// An operation that this side did has ended, and took so long.
+    pub fn ended(&mut self, now: Nanos, size: Size, side: Side, took: Nanos) {
+        match side {
+            Side::Client => self.read_round(now, size, took),
+            Side::Server => self.answered(now, size, Answered { took, bytes: 0 }),
+        }
+    }
+
     /// The server has answered a request.
     pub fn answered(&mut self, now: Nanos, size: Size, answered: Answered) {
         let bytes = u64::from(answered.bytes) * u64::from(self.settings.nanos_per_kib) / 1024;

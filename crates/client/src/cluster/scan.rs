@@ -67,27 +67,27 @@ impl<T: Transport + Clone> ClusterClient<T> {
 
     /// The item with the least key of all groups.
     pub fn first(&mut self) -> Result<Option<ScanItem>, Error> {
-        self.one(Scan::all())
+        self.one(&Scan::first())
     }
 
     /// The item with the greatest key of all groups.
     pub fn last(&mut self) -> Result<Option<ScanItem>, Error> {
-        self.one(Scan::all().reverse())
+        self.one(&Scan::last())
     }
 
     /// The item with the greatest key that is not above this one. Of several groups each is asked at a moment
     /// of its own.
     pub fn floor(&mut self, key: &[u8]) -> Result<Option<ScanItem>, Error> {
-        self.one(Scan::range(..=key).reverse())
+        self.one(&Scan::floor(key))
     }
 
     /// The item with the least key that is not below this one; see [`floor`](Self::floor).
     pub fn ceiling(&mut self, key: &[u8]) -> Result<Option<ScanItem>, Error> {
-        self.one(Scan::range(key..))
+        self.one(&Scan::ceiling(key))
     }
 
-    fn one(&mut self, scan: Scan) -> Result<Option<ScanItem>, Error> {
-        Ok(self.scan_page(&scan.limit(1), None)?.items.pop())
+    fn one(&mut self, scan: &Scan) -> Result<Option<ScanItem>, Error> {
+        Ok(self.scan_page(scan, None)?.items.pop())
     }
 
     /// The number of keys of a scan in all groups, at most its limit. Each group's part is counted as

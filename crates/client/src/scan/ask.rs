@@ -21,7 +21,7 @@ use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::error::{Error, refusal};
 use crate::link::Trouble;
-use crate::side::{Answered, Side, Size};
+use crate::side::{Side, Size};
 
 /// The bytes of large values after which a page ends: the caller has all of a page in memory.
 const FAR_BYTES_MAX: u64 = 4 << 20;
@@ -85,11 +85,8 @@ impl<T: Transport> Client<T> {
             None => self.asked_page(rest, None, deadline),
         };
         // What a walk took in vain is part of its time.
-        let (ended, took) = (now(), now().since(began));
-        match side {
-            Side::Client => self.scans.selector.read_round(ended, size, took),
-            Side::Server => self.scans.selector.answered(ended, size, Answered { took, bytes: 0 }),
-        }
+        let ended = now();
+        self.scans.selector.ended(ended, size, side, ended.since(began));
         came
     }
 

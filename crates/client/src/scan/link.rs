@@ -20,7 +20,7 @@ use super::replicas::Replicas;
 use crate::deadline::Deadline;
 use crate::link::{Trouble, check_ring};
 use crate::options::Options;
-use crate::side::{Rule, Selector, Settings};
+use crate::side::Selector;
 
 /// Landing bytes for values that are fetched in pieces.
 const PIECES: u32 = 4;
@@ -47,8 +47,7 @@ impl<Q> Scans<Q> {
     pub(crate) fn new(first: u64) -> Scans<Q> {
         // Any bits of the number will do.
         let replicas = Replicas::new(first as u32 as usize);
-        let selector = Selector::new(Settings { seed: first, rule: Rule::Times, nanos_per_kib: 0 });
-        Scans { replicas, links: Vec::new(), operation: 0, selector }
+        Scans { replicas, links: Vec::new(), operation: 0, selector: Selector::by_times(first) }
     }
 
     /// Asks this replica next; `false` if there is no connection to it.

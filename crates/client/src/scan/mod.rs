@@ -50,26 +50,26 @@ impl<T: Transport> Client<T> {
 
     /// The item with the least key.
     pub fn first(&mut self) -> Result<Option<ScanItem>, Error> {
-        self.one(Scan::all())
+        self.one(&Scan::first())
     }
 
     /// The item with the greatest key.
     pub fn last(&mut self) -> Result<Option<ScanItem>, Error> {
-        self.one(Scan::all().reverse())
+        self.one(&Scan::last())
     }
 
     /// The item with the greatest key that is not above this one.
     pub fn floor(&mut self, key: &[u8]) -> Result<Option<ScanItem>, Error> {
-        self.one(Scan::range(..=key).reverse())
+        self.one(&Scan::floor(key))
     }
 
     /// The item with the least key that is not below this one.
     pub fn ceiling(&mut self, key: &[u8]) -> Result<Option<ScanItem>, Error> {
-        self.one(Scan::range(key..))
+        self.one(&Scan::ceiling(key))
     }
 
-    fn one(&mut self, scan: Scan) -> Result<Option<ScanItem>, Error> {
-        Ok(self.scan_page(&scan.limit(1), None)?.items.pop())
+    fn one(&mut self, scan: &Scan) -> Result<Option<ScanItem>, Error> {
+        Ok(self.scan_page(scan, None)?.items.pop())
     }
 
     /// The number of keys of a scan, at most its limit. Up to 65,536 keys are counted at one instant; a

@@ -60,6 +60,26 @@ impl Scan {
         Scan { low, high, reverse: false, keys_only: false, limit: None, page: PAGE_ITEMS_MAX }
     }
 
+    /// The item with the least key.
+    pub(crate) fn first() -> Scan {
+        Scan::all().limit(1)
+    }
+
+    /// The item with the greatest key.
+    pub(crate) fn last() -> Scan {
+        Scan::first().reverse()
+    }
+
+    /// The item with the greatest key that is not above this one.
+    pub(crate) fn floor(key: &[u8]) -> Scan {
+        Scan::range(..=key).reverse().limit(1)
+    }
+
+    /// The item with the least key that is not below this one.
+    pub(crate) fn ceiling(key: &[u8]) -> Scan {
+        Scan::range(key..).limit(1)
+    }
+
     /// At most so many items in all; by [`Client::scan_page`](crate::Client::scan_page), a page.
     pub fn limit(self, limit: u64) -> Scan {
         Scan { limit: Some(limit), ..self }
