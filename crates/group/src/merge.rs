@@ -15,7 +15,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use longarm_base::limits::{LINE, READ_MAX, SEGMENT_BYTES};
+use longarm_base::limits::{LINE, READ_MAX};
 use longarm_base::{Csn, EntryRef, Mutant, Nanos, Place, Term};
 use longarm_fabric::QueuePair;
 use longarm_memory::{Mapped, OwnedWords};
@@ -68,8 +68,7 @@ impl<'a> Merge<'a> {
     ) -> Result<Fetched, PeerError> {
         let CheckedArena { memory, sums } = self.arena;
         let (offset, len) = (entry.offset, u64::from(entry.len).next_multiple_of(8));
-        let segment = (offset / SEGMENT_BYTES) as u32;
-        let last = ((offset + len.max(1) - 1) / SEGMENT_BYTES) as u32;
+        let (segment, last) = (segment_of(offset), segment_of(offset + len.max(1) - 1));
         if segment < self.geometry.table || last >= self.geometry.segments || !offset.is_multiple_of(LINE) {
             return Err(PeerError::Broken(format!("it named an entry of {len} bytes at {offset:#x}")));
         }

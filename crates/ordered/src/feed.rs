@@ -40,6 +40,13 @@ struct StreamFeed {
     missing: Option<Nanos>,
 }
 
+impl StreamFeed {
+    /// The places of all positions below are known.
+    fn known_to(&self) -> u64 {
+        self.taken + self.known.len() as u64
+    }
+}
+
 /// How much is taken of each stream of a term.
 #[derive(Debug)]
 pub(crate) struct Feed {
@@ -68,7 +75,7 @@ impl Feed {
     /// overwritten.
     pub fn wants(&self, sample: &[StreamMarks], most: u64) -> Result<Option<DirectoryRange>, Gap> {
         for (number, (stream, marks)) in self.streams.iter().zip(sample).enumerate() {
-            let known = stream.taken + stream.known.len() as u64;
+            let known = stream.known_to();
             if marks.committed <= known {
                 continue;
             }
@@ -94,16 +101,16 @@ impl Feed {
     /// whether one of them was not known.
     pub fn recall(&mut self, stream: usize, found: &[(u64, EntryRef)]) -> bool {
         let stream = &mut self.streams[stream];
-        let known = stream.taken + stream.known.len() as u64;
+        let known = stream.known_to();
         let new = found.iter().filter(|(position, _)| *position >= known);
         let before = stream.known.len();
         stream.known.extend(new.map(|(_, place)| place.offset));
         stream.known.len() > before
     }
 
-    /// By stream, the places of all positions below are known.
-    pub fn known(&self) -> Vec<u64> {
-        self.streams.iter().map(|stream| stream.taken + stream.known.len() as u64).collect()
+    /// The places of all positions of a stream below are known.
+    pub fn known(&self, stream: usize) -> u64 {
+        self.streams[stream].known_to()
     }
 
     /// The entry of a stream that is so many positions behind the next to take, if its place is known.

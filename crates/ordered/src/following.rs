@@ -307,11 +307,9 @@ impl<Q: QueuePair> Following<Q> {
     /// Looks for the entries of a stream in the replica's own arena: the directory has forgotten where they
     /// are, as the orderer got no core for long. Whether it found the next one.
     fn recall(&mut self, gap: Gap, arena: &OwnArena) -> bool {
-        let (view, known) = (arena.view(), self.feed.known());
-        // Streams that are not looked for are passed over.
-        let floors: Vec<u64> = (0..known.len())
-            .map(|stream| if stream == gap.stream { known[stream] } else { u64::MAX })
-            .collect();
+        let view = arena.view();
+        let mut floors = vec![u64::MAX; self.feed.streams()];
+        floors[gap.stream] = self.feed.known(gap.stream);
         let found = survey(view.memory, view.sums, self.term, &floors, &Settled::default());
         found.is_ok_and(|found| self.feed.recall(gap.stream, &found.streams[gap.stream].tail))
     }

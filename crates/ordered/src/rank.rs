@@ -1,5 +1,7 @@
 //! Entries in the order in which a tree takes them: that of keys and, of one key, of versions and ages.
 
+use longarm_index::tree::SplitKey;
+
 use crate::arena::Seen;
 
 /// An entry by its number, and the first bytes of its key behind what all keys begin with: most pairs of
@@ -29,7 +31,8 @@ pub(crate) fn rank(entries: &[Seen], keys: &[u8], ranks: &mut Vec<Ranked>) {
     let Some(first) = entries.first().map(|seen| seen.key(keys)) else { return };
     let shared = entries.iter().fold(first.len(), |shared, seen| {
         let key = seen.key(keys);
-        if key.starts_with(&first[..shared]) { shared } else { common(&first[..shared], key) }
+        let first = &first[..shared];
+        if key.starts_with(first) { shared } else { SplitKey::whole(first).common(&SplitKey::whole(key)) }
     });
     let ranked = |(number, seen): (u32, &Seen)| Ranked { head: head(&seen.key(keys)[shared..]), number };
     ranks.extend((0..).zip(entries).map(ranked));
@@ -40,11 +43,6 @@ pub(crate) fn rank(entries: &[Seen], keys: &[u8], ranks: &mut Vec<Ranked>) {
         };
         a.head.cmp(&b.head).then_with(|| rest(a).cmp(&rest(b)))
     });
-}
-
-/// Bytes that both begin with.
-fn common(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
 /// The first eight bytes as a number that is ordered as they are; zeroes behind a shorter key.

@@ -49,8 +49,8 @@ pub struct StreamSurvey {
 }
 
 /// Surveys the streams of `term`: one for each of `floors`, which says how many of its positions are known to
-/// be there. Other streams and terms are left out, and so are settled entries. An error if the arena has no
-/// header.
+/// be there; a stream whose floor is `u64::MAX` is passed over. Other streams and terms are left out, and so
+/// are settled entries. An error if the arena has no header.
 pub fn survey(
     memory: &dyn Words,
     sums: &SumKey,
@@ -64,7 +64,8 @@ pub fn survey(
     for segment in geometry.table..geometry.segments {
         let Some(line) = scan.claimed(segment, term) else { continue };
         let stream = line.stream as usize;
-        let Some(&floor) = floors.get(stream) else { continue };
+        // No position is as high.
+        let Some(&floor) = floors.get(stream).filter(|floor| **floor < u64::MAX) else { continue };
         let from = settled.rooms_below(segment, &line, floor);
         scan.rooms(segment, &line, from, floor, &mut found[stream]);
     }
