@@ -154,6 +154,14 @@ pub struct Core {
     /// The number of heartbeats withheld because a worker made no progress.
     pub withheld: AtomicU64,
     clock: Clock,
+    life: Life,
+}
+
+/// Where a server is in its life. Workers look at it in each round, and it hardly ever changes: the alignment
+/// keeps it from sharing a cache line with counters that other threads change all the time.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Life {
     phase: AtomicU8,
     /// When the drain must be over, once it has begun.
     deadline: AtomicU64,
@@ -232,9 +240,11 @@ impl Core {
             sum_key,
             beats: AtomicU64::new(0),
             withheld: AtomicU64::new(0),
-            phase: AtomicU8::new(Phase::Serving as u8),
-            deadline: AtomicU64::new(u64::MAX),
-            held: AtomicBool::new(false),
+            life: Life {
+                phase: AtomicU8::new(Phase::Serving as u8),
+                deadline: AtomicU64::new(u64::MAX),
+                held: AtomicBool::new(false),
+            },
         }
     }
 
@@ -258,7 +268,7 @@ impl Core {
     #[inline]
     pub fn phase(&self) -> Phase {
         // Acquire: the deadline was stored before the phase; pairs with `enter`.
-        match self.phase.load(Ordering::Acquire) {
+        match self.life.phase.load(Ordering::Acquire) {
             0 => Phase::Forming,
             1 => Phase::Serving,
             2 => Phase::Draining,
@@ -280,14 +290,14 @@ impl Core {
     pub fn hold_writes(&self, hold: bool) {
         // Relaxed: a worker that sees it late takes some writes more, as if they had come sooner. Pairs with
         // `holds_writes`.
-        self.held.store(hold, Ordering::Relaxed);
+        self.life.held.store(hold, Ordering::Relaxed);
     }
 
     /// Whether new writes are to wait.
     #[inline]
     pub fn holds_writes(&self) -> bool {
         // Relaxed: as in `hold_writes`.
-        self.held.load(Ordering::Relaxed)
+        self.life.held.load(Ordering::Relaxed)
     }
 
     /// Whether a worker may tell a client what it just saw in the engine, since it is the newest there is. In
@@ -305,15 +315,15 @@ impl Core {
     /// Begins the next phase; a drain is to be over by `deadline`.
     pub fn enter(&self, phase: Phase, deadline: Nanos) {
         // Relaxed: published by the store of the phase.
-        self.deadline.store(deadline.0, Ordering::Relaxed);
+        self.life.deadline.store(deadline.0, Ordering::Relaxed);
         // Release: pairs with `phase`.
-        self.phase.store(phase as u8, Ordering::Release);
+        self.life.phase.store(phase as u8, Ordering::Release);
     }
 
     /// When the drain must be over.
     pub fn deadline(&self) -> Nanos {
         // Relaxed: read after `phase`.
-        Nanos(self.deadline.load(Ordering::Relaxed))
+        Nanos(self.life.deadline.load(Ordering::Relaxed))
     }
 
     /// Counts and logs a segment that stays because an entry in it is not accounted for. A key may be secret,

@@ -20,7 +20,9 @@ use longarm_host::observe::{Observation, observe};
 use longarm_wire::{Bad, Request, RequestKind, Response, Status};
 
 use crate::execute::{Executed, Execution, execute};
+use crate::lookahead::Lookahead;
 use crate::shared::{ClientSlot, ConnectedClient};
+use longarm_engine::Commit;
 use longarm_engine::Outcome;
 use longarm_engine::Timestamps;
 use longarm_engine::session::Session;
@@ -97,6 +99,7 @@ pub(crate) struct Connection<Q> {
     /// Arrivals of the last poll, and how many of them were taken.
     done: Completions,
     next: usize,
+    lookahead: Lookahead,
     late: VecDeque<Late>,
     /// When the wait of the request in the mailbox ends, if it waits, in time of maintenance's work.
     stalled: Option<Nanos>,
@@ -119,7 +122,21 @@ impl<Q: QueuePair> Connection<Q> {
     ) -> Connection<Q> {
         let (done, late) = (Completions::new(BATCH), VecDeque::new());
         let (next, quiet, stalled) = (0, 0, None);
-        Connection { qp, mailbox, done, next, late, stalled, session, generation, client, quiet, _slot: slot }
+        let lookahead = Lookahead::new();
+        Connection {
+            qp,
+            mailbox,
+            done,
+            next,
+            lookahead,
+            late,
+            stalled,
+            session,
+            generation,
+            client,
+            quiet,
+            _slot: slot,
+        }
     }
 
     /// Takes what has arrived, executes it, and answers.
@@ -127,6 +144,7 @@ impl<Q: QueuePair> Connection<Q> {
         if self.next == self.done.as_slice().len() {
             self.done.clear();
             self.next = 0;
+            self.lookahead.clear();
             if self.qp.poll(&mut self.done) == 0 && !self.owes() {
                 return self.quiet_turn(execution);
             }
@@ -184,7 +202,13 @@ impl<Q: QueuePair> Connection<Q> {
         let session = self.session.clone();
         let mut session = session.lock();
         if self.stalled.is_none() || self.handle(execution, &mut session, times)? {
+            let engine = &execution.shared.core.engine;
+            // In a group a write looks its key up when it is applied, with others that are then ahead of it.
+            let table = matches!(engine.commit, Commit::Direct).then(|| engine.index.newest());
             while let Some(&completion) = self.done.as_slice().get(self.next) {
+                if let Some(table) = &table {
+                    self.lookahead.fetch(engine, table, &self.mailbox, self.done.as_slice(), self.next);
+                }
                 self.next += 1;
                 let (imm, len) = match completion {
                     Completion::Arrived { imm, len } => (imm, len),
@@ -326,16 +350,30 @@ impl<Q: QueuePair> Connection<Q> {
 
     /// Sends waiting answers, as far as there is room.
     fn send_late(&mut self, execution: &mut Execution<'_>, times: Timestamps) -> Result<(), Fault> {
-        while let Some(late) = self.late.pop_front() {
-            self.mailbox.pump(&mut self.qp)?;
-            // While a long answer is on its way no other can follow, so a GET would be executed in vain.
-            let sent = !self.mailbox.is_sending() && self.send_one(execution, times, &late)?;
-            if !sent {
-                self.late.push_front(late);
+        // An answer leaves the queue when it is sent: each round looks at the first, mostly in vain.
+        let mut waiting = std::mem::take(&mut self.late);
+        let mut sent = Ok(true);
+        while let Some(first) = waiting.front() {
+            sent = self.try_late(execution, times, first);
+            if !matches!(sent, Ok(true)) {
                 break;
             }
+            waiting.pop_front();
         }
-        Ok(())
+        self.late = waiting;
+        sent.map(|_| ())
+    }
+
+    /// Sends the answer that waits longest; `false` if it waits on.
+    fn try_late(
+        &mut self,
+        execution: &mut Execution<'_>,
+        times: Timestamps,
+        late: &Late,
+    ) -> Result<bool, Fault> {
+        self.mailbox.pump(&mut self.qp)?;
+        // While a long answer is on its way no other can follow, so a GET would be executed in vain.
+        Ok(!self.mailbox.is_sending() && self.send_one(execution, times, late)?)
     }
 
     fn send_one(

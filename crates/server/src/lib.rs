@@ -16,6 +16,7 @@ mod connection;
 mod endpoint;
 mod execute;
 mod heartbeat;
+mod lookahead;
 mod maintenance;
 mod move_rate;
 mod options;

@@ -115,6 +115,13 @@ impl<'a> Request<'a> {
         bytes
     }
 
+    /// The key in the beginning of a message, if it is there as a whole: a hint, as nothing else is checked.
+    #[inline]
+    pub fn peek_key(beginning: &'a [u8]) -> Option<&'a [u8]> {
+        let len = u32::from_le_bytes(beginning.get(4..8)?.try_into().expect("four bytes")) as usize;
+        beginning.get(HEADER..)?.get(..len).filter(|key| !key.is_empty())
+    }
+
     /// Decodes a received message.
     pub fn decode(message: &'a [u8]) -> Result<Request<'a>, Bad> {
         let mut fields = Fields(message);

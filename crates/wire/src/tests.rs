@@ -146,6 +146,8 @@ proptest! {
         prop_assert_eq!(Request::decode(&message), Ok(request));
         for cut in 0..message.len() {
             prop_assert!(Request::decode(&message[..cut]).is_err());
+            let seen = (cut >= request.header().len() + key.len()).then_some(&key[..]);
+            prop_assert_eq!(Request::peek_key(&message[..cut]), seen);
         }
     }
 
@@ -239,6 +241,7 @@ proptest! {
 
     #[test]
     fn garbage_is_an_error_or_a_whole_message(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
+        prop_assert!(Request::peek_key(&bytes).is_none_or(|key| !key.is_empty()));
         let _ = (Hello::decode(&bytes), Welcome::decode(&bytes), Response::decode(&bytes));
         if let Ok(request) = Request::decode(&bytes) {
             prop_assert_eq!([&request.header()[..], request.key, request.value].concat().len(), bytes.len());

@@ -204,9 +204,10 @@ impl<M: OwnedWords> Engine<M> {
         match change {
             IndexChange::Store { hash, stripe } => {
                 let entry = self.store.own(place, csn, bytes, INLINE_MAX);
-                let over = self.set_newest(times, place, &entry, hash);
-                // Relaxed: a counter.
-                self.counts.expired.fetch_add(u64::from(over), Ordering::Relaxed);
+                if self.set_newest(times, place, &entry, hash) {
+                    // Relaxed: a counter.
+                    self.counts.expired.fetch_add(1, Ordering::Relaxed);
+                }
                 self.show(entry.key, hash);
                 self.leave(stripe);
                 self.mark(hash);

@@ -200,6 +200,19 @@ impl Mailbox {
         Ok(self.complete)
     }
 
+    /// The beginning of the body of a frame that a `Completion::Arrived` announced and that is not taken yet:
+    /// a hint, of which nothing was checked.
+    #[inline]
+    pub fn peek<'a>(&self, imm: u32, len: u32, beginning: &'a mut [u8]) -> &'a [u8] {
+        let (at, len) = (u64::from(imm) * 16, len as usize);
+        if len < HEADER || at + len as u64 > self.own_bytes {
+            return &[];
+        }
+        let seen = beginning.len().min(len - HEADER);
+        self.own.copy_out(at + HEADER as u64, &mut beginning[..seen]);
+        &beginning[..seen]
+    }
+
     /// The message that the last [`receive`](Self::receive) completed.
     pub fn message(&self) -> &[u8] {
         if self.complete { &self.message } else { &[] }

@@ -99,6 +99,10 @@ proptest! {
             a.pump(&mut to_b).expect("pump");
             for _ in 0..rhythm[(round + 1) % rhythm.len()] + 1 {
                 let Some((imm, len)) = to_b.arrived.pop_front() else { break };
+                let mut beginning = [0; 16];
+                let seen = b.peek(imm, len, &mut beginning);
+                prop_assert!(seen.first().is_none_or(|byte| *byte == got as u8 ^ 0x5A), "{seen:?}");
+                prop_assert_eq!(seen.len(), (len as usize - HEADER).min(16), "all that is there");
                 if b.receive(imm, len).expect("well formed") {
                     prop_assert_eq!(b.message(), &message(got)[..]);
                     got += 1;
@@ -121,6 +125,7 @@ proptest! {
         }
         let mut mail = Mailbox::new(own, RegionId(16), 4096, 10_000);
         for (imm, len) in [(imm, len), (imm % 256, len % 4096), (0, len % 4096), (0, 16)] {
+            prop_assert!(mail.peek(imm, len, &mut [0; 40]).len() <= 40);
             if mail.receive(imm, len).is_ok() {
                 prop_assert!(mail.message().len() <= 10_000);
             }
