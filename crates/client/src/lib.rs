@@ -57,7 +57,9 @@ pub use longarm_wire::{Condition, OrderedStage, OrderedStats};
 pub use options::Options;
 pub use pipeline::IN_FLIGHT_MAX;
 pub use raw::{Raw, RawRegion};
-pub use scan::{Page, Scan, ScanItem, ScanIter, Token, ordered_stats};
+pub use scan::{
+    OrderedInspection, OrderedReport, Page, Scan, ScanItem, ScanIter, Token, inspect_ordered, ordered_stats,
+};
 pub use topology::{GroupAt, Topology};
 pub use walk::Item;
 pub use write::{Put, Write};

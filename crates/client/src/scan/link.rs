@@ -23,7 +23,7 @@ use crate::options::Options;
 use crate::side::Selector;
 
 /// Landing bytes for values that are fetched in pieces.
-const PIECES: u32 = 4;
+pub(super) const PIECES: u32 = 4;
 const LANDING: u32 = PIECES * limits::READ_MAX;
 /// Streams of a leader that a READ of the tree's header has room for at first.
 const STREAMS: usize = 16;
@@ -258,7 +258,13 @@ impl<Q: QueuePair> ScanLink<Q> {
         Ok(())
     }
 
-    fn fetch(&mut self, entry: EntryRef, into: &mut Vec<u8>, deadline: &Deadline) -> Result<(), Trouble> {
+    /// READs an entry in pieces, whatever its length.
+    pub(super) fn fetch(
+        &mut self,
+        entry: EntryRef,
+        into: &mut Vec<u8>,
+        deadline: &Deadline,
+    ) -> Result<(), Trouble> {
         into.reserve(entry.len as usize);
         let mut at = 0;
         while at < entry.len {

@@ -5,6 +5,7 @@
 //! `page.rs`, `token.rs` and `merge.rs` are values without I/O.
 
 mod ask;
+mod inspect;
 mod iter;
 mod link;
 mod merge;
@@ -21,6 +22,7 @@ use longarm_fabric::Transport;
 use crate::client::Client;
 use crate::error::Error;
 
+pub use inspect::{OrderedInspection, OrderedReport, inspect_ordered};
 pub(crate) use iter::Pages;
 pub use iter::ScanIter;
 pub(crate) use link::Scans;

@@ -43,7 +43,7 @@ const LEAVES: usize = 16;
 /// Values, or marks, that are READ at once.
 const VALUES: usize = 64;
 /// Values longer than this are READ one by one, as those that a server names.
-const NEAR_MAX: u32 = 4096;
+pub(super) const NEAR_MAX: u32 = 4096;
 /// Steps to the right on one level from which on the node that led there is forgotten.
 const RIGHTS: u32 = 2;
 
@@ -140,7 +140,7 @@ impl<T: Transport> Client<T> {
 
 impl<Q: QueuePair> ScanLink<Q> {
     /// READs the header of the replica's tree; `None` if there is no tree, or none of it verified.
-    fn tree_header(&mut self, deadline: &Deadline) -> Result<Option<Header>, Trouble> {
+    pub(super) fn tree_header(&mut self, deadline: &Deadline) -> Result<Option<Header>, Trouble> {
         if self.tree_bytes < NODES_AT {
             return Ok(None);
         }

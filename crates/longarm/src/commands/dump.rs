@@ -7,7 +7,7 @@ mod tree;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use longarm_base::UnixMillis;
-use longarm_client::Item;
+use longarm_client::{ClusterClient, Error, Item, Scan, ScanItem};
 use serde_json::json;
 
 use crate::config::Config;
@@ -36,15 +36,9 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
         }
         None => {
             let mut client = connect::connect(config, "longarm dump")?;
-            let failed = |error: longarm_client::Error| connect::failure(&error, config);
-            for group in 0..client.topology().groups().len() {
-                let client = client.group(group).map_err(failed)?;
-                writer.now = client.server_unix().map_err(failed)?;
-                client.walk(|item| writer.take(item)).map_err(failed)?;
-                if writer.failure.is_some() {
-                    break;
-                }
-            }
+            let taken =
+                if args.sorted { scan(&mut client, &mut writer) } else { walk(&mut client, &mut writer) };
+            taken.map_err(|error| connect::failure(&error, config))?;
         }
     }
     if let Some(failure) = writer.failure.take() {
@@ -72,6 +66,31 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
         n => Err(Failure::new(Exit::Refused, format!("{} keys cannot be paths of a tree", human::count(n)))
             .hint("--format jsonl takes any key")),
     }
+}
+
+/// Takes the items of each group as they come.
+fn walk(client: &mut ClusterClient, writer: &mut Writer<'_>) -> Result<(), Error> {
+    for group in 0..client.topology().groups().len() {
+        let client = client.group(group)?;
+        writer.now = client.server_unix()?;
+        client.walk(|item| writer.take(item))?;
+        if writer.failure.is_some() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Takes the items of all groups in the order of their keys.
+fn scan(client: &mut ClusterClient, writer: &mut Writer<'_>) -> Result<(), Error> {
+    writer.now = client.group(0)?.server_unix()?;
+    for item in client.scan(&Scan::prefix(writer.prefix)) {
+        let ScanItem { key, value, csn, expiry } = item?;
+        if !writer.take(Item { key, value, csn, expiry }) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 fn say(summary: &sink::Summary, passed: &PassedOver, output: &mut Output) -> Result<(), Failure> {

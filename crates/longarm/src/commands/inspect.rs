@@ -1,6 +1,7 @@
 //! `longarm inspect`: walks every structure and checks every invariant.
 
 mod key;
+mod tree;
 
 use std::path::{Path, PathBuf};
 
@@ -34,6 +35,10 @@ pub struct Args {
     /// Also list every segment
     #[arg(long)]
     pub segments: bool,
+
+    /// Walk and verify the ordered index of each replica that keeps one, and the entry of each of its items
+    #[arg(long, conflicts_with_all = ["arena", "key", "segments"])]
+    pub tree: bool,
 }
 
 /// Names of the states of a segment, by number.
@@ -41,6 +46,7 @@ const STATES: [&str; 6] = ["free", "active", "sealed", "run heads", "run bodies"
 /// Inspects the structures and reports on them.
 pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     match &args.arena {
+        None if args.tree => tree::run(config, output),
         Some(directory) => inspect_saved(&args, directory, output),
         None => inspect_live(&args, config, output),
     }

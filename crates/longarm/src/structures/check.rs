@@ -53,19 +53,24 @@ pub struct Findings {
     pub unsettled: bool,
 }
 
+/// Names broken invariants, of which there are so many.
+pub fn broken(problems: &[String], count: u64) -> String {
+    let mut text = format!("{} invariants are broken:", human::count(count));
+    for problem in problems.iter().take(NAMED_MAX) {
+        text.push_str(&format!("\n  {problem}"));
+    }
+    let more = count.saturating_sub(NAMED_MAX as u64);
+    if more > 0 {
+        text.push_str(&format!("\n  and {} more", human::count(more)));
+    }
+    text
+}
+
 impl Findings {
     /// Fails, and names what is broken, if anything is.
     pub fn sound(&self) -> Result<(), Failure> {
         if self.problem_count > 0 {
-            let mut text = format!("{} invariants are broken:", human::count(self.problem_count));
-            for problem in self.problems.iter().take(NAMED_MAX) {
-                text.push_str(&format!("\n  {problem}"));
-            }
-            let more = self.problem_count.saturating_sub(NAMED_MAX as u64);
-            if more > 0 {
-                text.push_str(&format!("\n  and {} more", human::count(more)));
-            }
-            return Err(Failure::new(Exit::Corrupt, text)
+            return Err(Failure::new(Exit::Corrupt, broken(&self.problems, self.problem_count))
                 .hint("`longarm dump` writes out what still verifies; please report how this came about"));
         }
         if self.unsettled {

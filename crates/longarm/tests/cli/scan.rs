@@ -46,10 +46,30 @@ fn a_scan_prints_items_in_the_order_of_their_keys() {
         assert_eq!(code, 2, "{wrong:?}: {err}");
     }
     says_how_its_indexes_stand(&group, leader);
+    shows_its_indexes(&group, leader);
     group.end(leader, Signal::KILL);
     group.client(&["put", "user:5", "new"]);
     let after = format!("{users}user:5\tnew\n");
     assert_eq!(group.client(&["scan", "--prefix", "user:", "--timeout", "20s"]), after);
+}
+
+/// Checks that the indexes of a group with four items are sound, and that it is dumped in the order of keys.
+fn shows_its_indexes(group: &Group, leader: usize) {
+    let shown = group.client(&["inspect", "--tree"]);
+    let sound = shown.lines().filter(|line| line.starts_with("sound")).count();
+    assert_eq!(sound, 2, "of both followers: {shown}");
+    assert!(shown.contains("items       4, and ") && shown.contains("entries     4 are"), "{shown}");
+    assert!(!shown.contains(&format!("s{leader} (")), "the leader keeps none: {shown}");
+    let out = group.client(&["inspect", "--tree", "--json"]);
+    let reports: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert!(reports.iter().all(|report| report["sound"] == true && report["entries"] == 4), "{out}");
+    let (_, err, code) = group.run(&["inspect", "--cluster", "g.toml", "--tree", "--key", "a"]);
+    assert_eq!(code, 2, "{err}");
+    let dumped = group.client(&["dump", "--sorted", "--format", "tsv"]);
+    let keys: Vec<&str> = dumped.lines().filter_map(|line| line.split('\t').next()).collect();
+    assert_eq!(keys, ["key", "other", "user:1", "user:2", "user:4"], "{dumped}");
+    let dumped = group.client(&["dump", "--sorted", "--prefix", "user:", "--format", "tsv"]);
+    assert!(dumped.contains("\nuser:1\t") && dumped.lines().count() == 4, "{dumped}");
 }
 
 /// Checks what `stats` and `cluster status` say of a group with four items, of which two nodes follow.

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 const AFTER: &str = "\
 An item that is there throughout is written; one that comes or goes meanwhile may be, and one may be written
-twice if the index grows meanwhile (the later one is newer). In a tree, keys that cannot be relative paths are
+twice if the index grows meanwhile (the later one is newer). With --sorted each item is written once, as it
+is when its page is read. In a tree, keys that cannot be relative paths are
 named on stderr and passed over (4), and times to live are lost. `longarm load` reads every form back.";
 
 /// How items are written.
@@ -39,6 +40,10 @@ pub struct Args {
     /// Only keys that begin so; in a tree they go without it
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub prefix: String,
+
+    /// In the order of keys, from an ordered index (`longarm server --ordered true`)
+    #[arg(long, conflicts_with = "arena")]
+    pub sorted: bool,
 
     /// Read the saved arena in this directory instead of a server's memory
     #[arg(long, value_name = "DIR")]
