@@ -179,6 +179,30 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("TreeByFloor", Sim("group-scans-narrow", 0)),
     ("TreeDropMarker", Sim("group-scans-narrow", 0)),
     ("TreeForgetTail", Test("longarm-ordered", "tests::a_tree_goes_on_with_what_its_term_had_last")),
+    ("ScanOldSample", Sim("group-scans-narrow", 0)),
+    ("ScanSkipUnlanded", Sim("group-scans-moves", 0)),
+    ("ScanAnyTerm", Sim("group-scans-strands", 90)),
+    ("TokenAgain", Sim("group-scans", 0)),
+    (
+        "TreeSkipGap",
+        Test("longarm-ordered", "tests::an_entry_that_was_reclaimed_before_it_was_taken_is_a_gap"),
+    ),
+    ("TreeIgnoreMove", Sim("group-scans-moves", 0)),
+    (
+        "TreeMoveAnyway",
+        Test(
+            "longarm-index",
+            "tree::rules::tests::a_move_sets_a_key_only_ahead_of_its_original_or_over_an_older_copy",
+        ),
+    ),
+    (
+        "BuildOnce",
+        Test(
+            "longarm-ordered",
+            "tests::a_tree_of_segments_that_are_reused_meanwhile_is_right_after_a_later_sample",
+        ),
+    ),
+    ("KeepMixed", Sim("group-scans-all", 38)),
     ("NoteOnce", Sim("group-scans-pauses", 0)),
 ];
 

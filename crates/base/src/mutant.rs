@@ -173,6 +173,26 @@ pub enum Mutant {
     TreeDropMarker,
     /// A tree goes on in the next term without what it lacked of the one before.
     TreeForgetTail,
+    /// A page is judged by what a READ found committed before the request for it came (decision 30).
+    ScanOldSample,
+    /// A committed entry that has not landed at the replica is taken not to touch any page (decision 30).
+    ScanSkipUnlanded,
+    /// The client takes a page though its lease does not cover the moment when it was shown (decision 30).
+    ScanNoLease,
+    /// A replica answers whatever term the client names (decision 30).
+    ScanAnyTerm,
+    /// A page begins with the last key of the page before it.
+    TokenAgain,
+    /// The tree passes over an entry that was reclaimed before it was taken.
+    TreeSkipGap,
+    /// The tree does not follow copies that collection makes.
+    TreeIgnoreMove,
+    /// The tree takes the copy of an entry that was deleted or overwritten before.
+    TreeMoveAnyway,
+    /// Whether segments were reused while a tree was built from them is not looked at.
+    BuildOnce,
+    /// The tree stays though the replica's memory is written over.
+    KeepMixed,
     /// Segments that are claimed while a tree waits for what was applied before are not looked at.
     NoteOnce,
 }

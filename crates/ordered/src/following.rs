@@ -6,7 +6,7 @@
 
 use longarm_base::{Csn, Mutant, Nanos, Term};
 use longarm_fabric::QueuePair;
-use longarm_index::tree::{Standing, TreeFull};
+use longarm_index::tree::{EntryKind, Standing, TreeFull};
 use longarm_memory::{Mapped, Words};
 use longarm_replica::page;
 use longarm_store::progress::StreamMarks;
@@ -253,6 +253,11 @@ impl<Q: QueuePair> Following<Q> {
         Some(taken)
     }
 
+    /// By stream, the position below which the tree has all entries.
+    pub fn taken(&self) -> Vec<u64> {
+        self.feed.taken()
+    }
+
     /// Begins anew: there was a gap.
     pub fn begin_anew(&mut self) {
         self.feed = Feed::new(&vec![0; self.feed.streams()]);
@@ -336,12 +341,18 @@ impl<Q: QueuePair> Following<Q> {
                 }
                 let name = EntryName { term: self.term, stream, position: next.position };
                 match arena.find(name, next.offset, &mut self.taken.keys) {
+                    Some(seen) if seen.kind == EntryKind::Move && Mutant::TreeIgnoreMove.is_on() => {}
                     Some(seen) if seen.counts() || seen.is_tombstone() && !is_right => {
                         self.taken.entries.push(seen);
                     }
                     Some(_) => {}
                     None => {
-                        self.feed.miss(stream, self.source.floor(stream), now)?;
+                        let missed = self.feed.miss(stream, self.source.floor(stream), now);
+                        if missed.is_err() && Mutant::TreeSkipGap.is_on() {
+                            self.feed.take(stream);
+                            continue;
+                        }
+                        missed?;
                         all = false;
                         break;
                     }
@@ -442,7 +453,7 @@ impl<Q: QueuePair> Following<Q> {
         incarnation: u64,
         now: Nanos,
     ) -> Result<(), Trouble> {
-        let torn = build.is_torn(arena.view().memory);
+        let torn = build.is_torn(arena.view().memory) && !Mutant::BuildOnce.is_on();
         let older = tree.take().expect("the memory of a tree");
         let (made, right_at) = build.finish(older, incarnation)?;
         // What waits was taken from the feed, and goes into the tree first.
@@ -496,7 +507,9 @@ impl<Q: QueuePair> Following<Q> {
 
     /// Samples once more, and says which keys have entries that the tree lacks and that may show by now.
     pub fn conflicts(&mut self, arena: &mut OwnArena, now: Nanos) -> Result<Conflicts, Trouble> {
-        self.look(now)?;
+        if !Mutant::ScanOldSample.is_on() {
+            self.look(now)?;
+        }
         self.learn(arena)?;
         let (mut keys, mut changed) = (Vec::new(), Vec::new());
         if Mutant::ScanNoWindow.is_on() {
@@ -514,6 +527,9 @@ impl<Q: QueuePair> Following<Q> {
                 }
                 let name = EntryName { term: self.term, stream, position: next.position };
                 let Some(seen) = arena.find(name, next.offset, &mut keys) else {
+                    if Mutant::ScanSkipUnlanded.is_on() {
+                        continue;
+                    }
                     return Ok(Conflicts::Any);
                 };
                 if seen.shows() {

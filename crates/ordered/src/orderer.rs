@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longarm_base::{Nanos, Term};
+use longarm_base::{Mutant, Nanos, Term};
 use longarm_fabric::QueuePair;
 use longarm_host::{Mutex, now, random};
 use longarm_index::tree::{Owner, TreeFull, TreeOptions};
@@ -153,7 +153,8 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
         match order {
             Order::Prepare { kept } => {
                 let followed = self.following.take().or(self.paused.take().map(|(followed, _)| followed));
-                self.paused = followed.filter(|_| kept != Kept::Nothing).map(|followed| (followed, kept));
+                let keeps = kept != Kept::Nothing || Mutant::KeepMixed.is_on();
+                self.paused = followed.filter(|_| keeps).map(|followed| (followed, kept));
             }
             Order::Follow { term, streams, connect } => {
                 let next = Following::new(term, streams, Source::Page(self.page.clone()));
@@ -178,6 +179,10 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
         match (self.paused.take(), &mut self.tree) {
             (Some((paused, Kept::Term)), _) if paused.term == next.term => paused,
             (Some((paused, Kept::Base { base, cuts })), Some(tree)) if paused.term == base => {
+                paused.go_on(next, &cuts, tree, &mut self.arena)
+            }
+            (Some((paused, Kept::Nothing)), Some(tree)) => {
+                let cuts = paused.taken();
                 paused.go_on(next, &cuts, tree, &mut self.arena)
             }
             _ => next,
@@ -270,6 +275,7 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
             Some(_) if !self.full => self.advance(),
             _ => Err(ScanStatus::Elsewhere),
         };
+        let asked = asked || Mutant::ScanOldSample.is_on() && self.hear();
         let busy = matches!(advanced, Ok(true));
         if !asked {
             self.tried = None;
@@ -340,7 +346,7 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
                 }
                 let Some(mut wanted) = connection.wanted.pop_front() else { break };
                 left -= 1;
-                if wanted.term != term {
+                if wanted.term != term && !Mutant::ScanAnyTerm.is_on() {
                     connection.answer(wanted.refused(ScanStatus::Elsewhere, term));
                     continue;
                 }

@@ -5,7 +5,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use longarm_base::{Csn, Nanos, ReplicaId, Term, UnixMillis};
+use longarm_base::{Csn, EntryRef, Nanos, ReplicaId, Term, UnixMillis};
 use longarm_engine::testing::{TIMES, arena, build, memory, options, sums};
 use longarm_engine::{Engine, Eviction, WorkerContext};
 use longarm_fabric::AnyQp;
@@ -14,12 +14,13 @@ use longarm_index::tree::{Owner, TreeOptions, Unit, newest_header};
 use longarm_memory::{Mapped, OwnedWords};
 use longarm_replica::page;
 use longarm_store::progress::layout;
+use longarm_store::segment::layout::{CLAIM, line_at, segment_of};
 use longarm_wire::{PAGE_BYTES_MAX, Request, RequestKind, ScanAnswer, ScanKind, ScanRequest};
 use proptest::prelude::*;
 
 use crate::arena::OwnArena;
 use crate::build::{Build, Tree, Uses};
-use crate::following::{Following, Source};
+use crate::following::{Following, Source, Trouble};
 use crate::page::{Made, Wanted};
 
 const TERM: Term = Term::new(3, ReplicaId(1));
@@ -151,11 +152,28 @@ impl World {
     }
 
     fn advance(&mut self) {
+        self.try_advance().expect("nothing is freed, and all is here");
+    }
+
+    /// A millisecond later than the last time.
+    fn try_advance(&mut self) -> Result<u64, Trouble> {
         self.drawn += 1;
         let drawn = self.drawn;
-        let advanced =
-            self.following.advance(&mut self.tree, &mut self.arena, &mut || drawn, Nanos::from_millis(drawn));
-        advanced.expect("nothing is freed, and all is here");
+        self.following.advance(&mut self.tree, &mut self.arena, &mut || drawn, Nanos::from_millis(drawn))
+    }
+
+    /// Writes a key, which is there at once.
+    fn put(&mut self, stream: usize, key: u8) {
+        self.act(&Act::Put { stream, key, len: 10 });
+        self.act(&Act::Commit { stream, more: 1 });
+        self.act(&Act::Apply { stream });
+    }
+
+    /// The place of a key's entry.
+    fn place(&self, key: u8) -> EntryRef {
+        let (key, index) = (name(key), self.engine.index.read());
+        let pair = index.lock(self.engine.hash(&key));
+        pair.find(&key).and_then(|found| found.entry()).expect("a leader's items have entries")
     }
 
     /// Once to begin, once to wait for its floors, and some to look at the arena.
@@ -291,6 +309,46 @@ fn a_tree_goes_on_with_what_its_term_had_last() {
     let on = older.go_on(next, &[2, 1], tree, &mut world.arena);
     assert!(on.is_ready() && on.term == Term::new(4, ReplicaId(2)));
     assert_eq!(items(&mut world), [1, 2, 3]);
+}
+
+/// An entry that the leader applied, and that was reclaimed before the tree took it, is not passed over.
+#[test]
+fn an_entry_that_was_reclaimed_before_it_was_taken_is_a_gap() {
+    let mut world = World::new();
+    world.be_ready();
+    world.put(0, 1);
+    let (place, memory) = (world.place(1), world.engine.store.memory());
+    (0..u64::from(place.len) / 8).for_each(|word| memory.store(place.offset + 8 * word, 0));
+    world.put(0, 2);
+    let tries: Vec<_> = (0..40).map(|_| world.try_advance()).collect();
+    assert!(matches!(tries[0], Ok(0)), "it may have yet to land");
+    assert!(tries.iter().any(|tried| matches!(tried, Err(Trouble::Gap(gap)) if gap.position == 0)));
+    let tree = world.tree.as_mut().expect("a tree");
+    assert!(tree.get(&name(2)).is_none(), "nothing behind it is taken");
+}
+
+/// What replaced the entries of a segment that was reused meanwhile may not be in the tree yet.
+#[test]
+fn a_tree_of_segments_that_are_reused_meanwhile_is_right_after_a_later_sample() {
+    for reused in [false, true] {
+        let mut world = World::new();
+        world.put(0, 1);
+        // It notes the segments; then all that was applied by that is here.
+        world.advance();
+        world.advance();
+        if reused {
+            let segment = segment_of(world.place(1).offset);
+            world.engine.store.memory().store(line_at(segment) + CLAIM, u64::MAX);
+        }
+        world.put(1, 2);
+        assert!(world.following.is_busy());
+        while world.following.is_busy() {
+            world.advance();
+        }
+        assert_eq!(world.following.is_ready(), !reused);
+        world.advance();
+        assert!(world.following.is_ready());
+    }
 }
 
 /// What the feed brings while the arena is looked at comes later, and no header speaks of it before.

@@ -352,6 +352,16 @@ pub const SCENARIOS: &[Scenario] = &[
         ..Scenario::SCANS
     },
     Scenario {
+        name: "group-scans-strands",
+        about: "pages of scans of a group in which one replica keeps an index; leaders that clients reach and followers do not",
+        weather: true,
+        pauses: true,
+        drift: true,
+        strands: true,
+        lone: true,
+        ..Scenario::SCANS
+    },
+    Scenario {
         name: "group-scans-moves",
         about: "pages of scans, scarce memory, so that entries are moved, and slow ways",
         weather: true,

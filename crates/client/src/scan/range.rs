@@ -3,7 +3,7 @@
 use std::ops::{Bound, RangeBounds};
 
 use longarm_base::limits::KEY_MAX;
-use longarm_base::{Term, UnixMillis};
+use longarm_base::{Mutant, Term, UnixMillis};
 use longarm_index::tree::TreeRange;
 use longarm_wire::{COUNT_MAX, PAGE_ITEMS_MAX, ScanRequest};
 
@@ -215,7 +215,10 @@ impl Rest {
     }
 
     fn go_beyond(&mut self, key: &[u8]) {
-        let bound = Bound::Excluded(key.to_vec());
+        let bound = match Mutant::TokenAgain.is_on() {
+            true => Bound::Included(key.to_vec()),
+            false => Bound::Excluded(key.to_vec()),
+        };
         // A token's key may be outside of another scan's range, which it must not widen.
         match self.reverse {
             false if !is_above(&self.low, key) => self.low = bound,

@@ -5,7 +5,7 @@
 //! decide. A delete leaves a marker, which goes once no older write can come any more; copies of one version
 //! are told apart by age.
 
-use longarm_base::{Csn, EntryRef, UnixMillis};
+use longarm_base::{Csn, EntryRef, Mutant, UnixMillis};
 
 use super::record::LeafRecord;
 
@@ -78,7 +78,7 @@ pub(super) fn judge(
         EntryKind::Tombstone | EntryKind::Noop => false,
         // One that is not above `stable` is of a key that was deleted or overwritten, of which nothing need
         // be left; otherwise the original comes later, in another stream.
-        EntryKind::Move => (older && entry.csn > stable) || younger(),
+        EntryKind::Move => (older && (entry.csn > stable || Mutant::TreeMoveAnyway.is_on())) || younger(),
     };
     if sets { Verdict::Set(item) } else { Verdict::Ignore }
 }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use longarm_base::{Nanos, ReplicaId};
+use longarm_client::OrderedInspection;
 use longarm_fabric::sim::Weather;
 use longarm_history::{Item, Operation, OperationOutcome};
 use longarm_server::{OrderError, Stay};
@@ -14,7 +15,7 @@ use super::{LOOK, Run};
 use crate::notes::Note;
 use crate::ordered::Ordered;
 use crate::replicas::Servers;
-use crate::workload::{Looks, look_at_all, scan_all};
+use crate::workload::{Looks, inspect_all, look_at_all, scan_all};
 
 /// The time within which every client is done once all is healed.
 const LIVENESS: Nanos = Nanos::from_millis(60_000);
@@ -173,7 +174,8 @@ impl Run {
         members.into_iter().filter(asked).try_for_each(|node| self.orders(node, leader, looks))
     }
 
-    /// Has a replica show all keys in order, and compares that with what the leader shows (I16).
+    /// Has a replica show all keys in order, compares that with what the leader shows (I16), and walks over
+    /// its index.
     fn orders(&mut self, node: u32, leader: u32, looks: &Looks) -> Result<(), String> {
         let mut there: Vec<Item> = looks.iter().filter_map(item).collect();
         there.sort_by_key(|item| item.key);
@@ -197,7 +199,26 @@ impl Run {
                 there.len()
             ));
         }
-        Ok(())
+        self.is_sound(node)
+    }
+
+    /// Walks over the ordered index of a replica that has one (I24), and over the entries of its items (I16).
+    fn is_sound(&mut self, node: u32) -> Result<(), String> {
+        let (sim, address) = (self.sim.clone(), self.servers.addresses[node as usize].clone());
+        let looked = self.ask(LAST_LOOK, move || inspect_all(&sim, &address))?;
+        let tree = match looked {
+            Ok(OrderedInspection::Report(report)) => report.tree,
+            Ok(other) => return Err(format!("healed, and yet node {node} has no tree at rest: {other:?}")),
+            Err(error) => {
+                return Err(format!("healed, and yet the tree of node {node} cannot be READ: {error}"));
+            }
+        };
+        match tree.problem_count {
+            0 => Ok(()),
+            count => {
+                Err(format!("node {node} has {count} problems in its tree (I24, I16): {:?}", tree.problems))
+            }
+        }
     }
 }
 

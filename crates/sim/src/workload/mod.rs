@@ -21,7 +21,7 @@ use longarm_host::world::entered;
 
 pub use load::{FILLED, Kind, Load};
 pub use noted::{Calendars, Life, Noted};
-pub use scan::scan_all;
+pub use scan::{inspect_all, scan_all};
 
 /// The bound on one operation, which is short, so that faults leave some operations in doubt.
 const TIMEOUT: Duration = Duration::from_millis(200);

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use longarm_base::Nanos;
 use longarm_base::random::SplitMix64;
-use longarm_client::{Client, Error, Options, Page as Shown, Scan, Token};
+use longarm_client::{
+    Client, Error, Options, OrderedInspection, Page as Shown, Scan, Token, inspect_ordered,
+};
 use longarm_fabric::Address;
 use longarm_fabric::sim::Sim;
 use longarm_history::{Direction, Item, Page};
@@ -106,6 +108,24 @@ impl AtWork {
     }
 }
 
+/// Checks the ordered index of the server at an address, after all is healed.
+pub fn inspect_all(sim: &Sim, address: &Address) -> Result<OrderedInspection, Error> {
+    let begun = time();
+    loop {
+        match inspect_ordered(sim, address, &patient()) {
+            // A NIC may have to be waited for.
+            Err(_) | Ok(OrderedInspection::Unsettled) if time().since(begun) < PATIENCE => {
+                longarm_host::sleep(Duration::from_millis(5));
+            }
+            looked => return looked,
+        }
+    }
+}
+
+fn patient() -> Options {
+    Options { timeout: TIMEOUT, connect_timeout: TIMEOUT, spin: Duration::ZERO, ..Options::default() }
+}
+
 /// Scans all keys after all is healed, at the first of these servers, of which the last one leads; `number`
 /// is of no other scan of a last look. Returns the items of all pages.
 pub fn scan_all(
@@ -115,8 +135,7 @@ pub fn scan_all(
     load: &Load,
     noted: &RefCell<Noted>,
 ) -> Result<Vec<Item>, Error> {
-    let options =
-        Options { timeout: TIMEOUT, connect_timeout: TIMEOUT, spin: Duration::ZERO, ..Options::default() };
+    let options = patient();
     let begun = time();
     let again = |error: &Error| time().since(begun) < PATIENCE && !matches!(error, Error::Invalid(_));
     let mut client = loop {
