@@ -10,7 +10,6 @@ use longarm_index::hash::Table;
 use longarm_memory::{Hash, Mapped};
 use longarm_wire::Request;
 
-use crate::connection::BATCH;
 use longarm_engine::Engine;
 
 /// How many requests ahead a header is fetched.
@@ -22,14 +21,15 @@ const BEGINNING: usize = 128;
 
 /// How far the requests of one poll were looked at.
 pub(crate) struct Lookahead {
-    hashes: [Option<Hash>; BATCH],
+    /// Of the last few requests that were looked at, each at its number modulo [`HEADER`].
+    hashes: [Option<Hash>; HEADER],
     headers: usize,
     slots: usize,
 }
 
 impl Lookahead {
     pub fn new() -> Lookahead {
-        Lookahead { hashes: [None; BATCH], headers: 0, slots: 0 }
+        Lookahead { hashes: [None; HEADER], headers: 0, slots: 0 }
     }
 
     /// Forgets the requests of the last poll.
@@ -49,13 +49,14 @@ impl Lookahead {
     ) {
         let headers = arrivals.len().min(next + HEADER);
         for at in self.headers..headers {
-            self.hashes[at] = hash(engine, mailbox, arrivals[at]);
-            self.hashes[at].iter().for_each(|hash| engine.index.prefetch(table, *hash));
+            let hash = hash(engine, mailbox, arrivals[at]);
+            hash.iter().for_each(|hash| engine.index.prefetch(table, *hash));
+            self.hashes[at % HEADER] = hash;
         }
         self.headers = headers;
         let slots = headers.min(next + SLOT);
-        for hash in self.hashes[self.slots.min(slots)..slots].iter().flatten() {
-            engine.index.prefetch_slot(table, *hash);
+        for at in self.slots..slots {
+            self.hashes[at % HEADER].iter().for_each(|hash| engine.index.prefetch_slot(table, *hash));
         }
         self.slots = slots;
     }

@@ -57,8 +57,8 @@ pub enum OrderedInspection {
     NoTree,
 }
 
-/// Checks the ordered index of the replica at an address, over a connection of its own. Refused with [`longarm_wire::RefusalCode::NotOrdered`] by a replica that
-/// keeps none ([`crate::refusal`]).
+/// Checks the ordered index of the replica at an address, over a connection of its own. Refused with
+/// [`longarm_wire::RefusalCode::NotOrdered`] by a replica that keeps none ([`crate::refusal`]).
 pub fn inspect_ordered<T: Transport>(
     transport: &T,
     address: &Address,
