@@ -181,8 +181,10 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("TreeForgetTail", Test("longarm-ordered", "tests::a_tree_goes_on_with_what_its_term_had_last")),
     ("ScanOldSample", Sim("group-scans-narrow", 0)),
     ("ScanSkipUnlanded", Sim("group-scans-moves", 0)),
-    ("ScanAnyTerm", Sim("group-scans-strands", 90)),
+    ("ScanAnyTerm", Sim("group-scans-strands", 70)),
     ("TokenAgain", Sim("group-scans", 0)),
+    ("RecheckUnmarked", Sim("group-scans-narrow", 40)),
+    ("TogetherUnchecked", Sim("group-scans-narrow", 0)),
     (
         "TreeSkipGap",
         Test("longarm-ordered", "tests::an_entry_that_was_reclaimed_before_it_was_taken_is_a_gap"),

@@ -177,12 +177,14 @@ pub enum Mutant {
     ScanOldSample,
     /// A committed entry that has not landed at the replica is taken not to touch any page (decision 30).
     ScanSkipUnlanded,
-    /// The client takes a page though its lease does not cover the moment when it was shown (decision 30).
-    ScanNoLease,
     /// A replica answers whatever term the client names (decision 30).
     ScanAnyTerm,
     /// A page begins with the last key of the page before it.
     TokenAgain,
+    /// A replica does not look at the marks of leaves when a page is looked at again (decision 34).
+    RecheckUnmarked,
+    /// A client takes its pages together as they are, and has none looked at again (decision 34).
+    TogetherUnchecked,
     /// The tree passes over an entry that was reclaimed before it was taken.
     TreeSkipGap,
     /// The tree does not follow copies that collection makes.

@@ -116,7 +116,7 @@ impl<Q: QueuePair> ScanConnection<Q> {
             }
             let request = ScanRequest::decode(self.mailbox.message())?;
             match request.kind {
-                ScanKind::Page => self.wanted.push_back(Wanted::of(&request)),
+                ScanKind::Page | ScanKind::Recheck => self.wanted.push_back(Wanted::of(&request)),
                 ScanKind::Stats => self.curious.push(request.operation),
             }
         }

@@ -16,7 +16,7 @@ use crate::build::Tree;
 use crate::door::{Door, ScanConnection};
 use crate::following::{Following, STEP, Source, Trouble};
 use crate::order::{Kept, Order, Orders};
-use crate::page::{Made, Wanted};
+use crate::page::{Made, NotMade, Wanted};
 use crate::stand_in::{Demand, Led, StandIn};
 
 /// The time between two looks at the leader's words while nobody scans: as long as they bring something, and
@@ -351,10 +351,10 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
                     continue;
                 }
                 wanted.rounds += 1;
-                if let Ok(made) = wanted.make(tree, &self.arena, self.lag) {
-                    candidates.push(Candidate { connection: number, wanted, made });
-                } else {
-                    connection.wanted.push_back(wanted);
+                match wanted.make(tree, &self.arena, self.lag) {
+                    Ok(made) => candidates.push(Candidate { connection: number, wanted, made }),
+                    Err(NotMade::Stale) => connection.wanted.push_back(wanted),
+                    Err(NotMade::Changed) => connection.answer(wanted.refused(ScanStatus::Changed, term)),
                 }
             }
         }

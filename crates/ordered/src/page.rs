@@ -3,10 +3,11 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use longarm_base::{Csn, EntryRef, Term, UnixMillis};
+use longarm_base::{Csn, EntryRef, Mutant, Term, UnixMillis};
 use longarm_index::tree::{TreeItem, TreeRange};
 use longarm_wire::{
-    FAR_FROM, PAGE_BYTES_MAX, ScanAnswerWriter, ScanHead, ScanItem, ScanRequest, ScanStatus, ScanValue,
+    FAR_FROM, PAGE_BYTES_MAX, ScanAnswerWriter, ScanHead, ScanItem, ScanKind, ScanRequest, ScanStatus,
+    ScanValue, TreeMoment,
 };
 
 use crate::arena::{AtPlace, OwnArena};
@@ -34,6 +35,8 @@ pub(crate) struct Wanted {
     count: bool,
     limit: u32,
     bytes: u32,
+    /// Of a recheck: when the page was made.
+    recheck: Option<TreeMoment>,
     /// How often it was made already.
     pub rounds: u32,
 }
@@ -105,8 +108,14 @@ impl Listed {
     }
 }
 
-/// A place that a leaf names holds another entry: the step that names the copy has yet to come.
-pub(crate) struct Stale;
+/// Why there is no page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NotMade {
+    /// A place that a leaf names holds another entry: the step that names the copy has yet to come.
+    Stale,
+    /// The range of the page that is looked at again is not as it was.
+    Changed,
+}
 
 impl Wanted {
     /// Takes a request, out of the ring in which it came.
@@ -124,6 +133,7 @@ impl Wanted {
             count,
             limit,
             bytes: bytes.min(PAGE_BYTES_MAX),
+            recheck: (request.kind == ScanKind::Recheck).then_some(request.made),
             rounds: 0,
         }
     }
@@ -140,13 +150,16 @@ impl Wanted {
     }
 
     /// Makes the page from the tree as it stands.
-    pub fn make(&self, tree: &mut Tree, arena: &OwnArena, lag_us: u32) -> Result<Made, Stale> {
+    pub fn make(&self, tree: &mut Tree, arena: &OwnArena, lag_us: u32) -> Result<Made, NotMade> {
         let head = ScanHead {
             rounds: self.rounds,
-            step: tree.step(),
+            made: TreeMoment { tree: tree.incarnation(), step: tree.step() },
             lag_us,
             ..ScanHead::new(ScanStatus::Ok, self.operation, self.term)
         };
+        if let Some(made) = self.recheck {
+            return self.unchanged(tree, made, head);
+        }
         if self.count { Ok(self.counted(tree, head)) } else { self.shown(tree, arena, head) }
     }
 
@@ -161,6 +174,16 @@ impl Wanted {
             *(if self.reverse { &mut low } else { &mut high }) = Bound::Included(end);
         }
         Made { answer, low, high }
+    }
+
+    /// The answer that nothing in the range has changed since that moment.
+    fn unchanged(&self, tree: &mut Tree, made: TreeMoment, head: ScanHead) -> Result<Made, NotMade> {
+        let (low, high) = (borrowed(&self.low), borrowed(&self.high));
+        let stands = tree.incarnation() == made.tree && tree.last_change(low, high) <= made.step;
+        match stands || Mutant::RecheckUnmarked.is_on() {
+            true => Ok(self.made(head.encode(), None)),
+            false => Err(NotMade::Changed),
+        }
     }
 
     fn counted(&self, tree: &mut Tree, head: ScanHead) -> Made {
@@ -182,7 +205,7 @@ impl Wanted {
         self.made(answer, end)
     }
 
-    fn shown(&self, tree: &mut Tree, arena: &OwnArena, head: ScanHead) -> Result<Made, Stale> {
+    fn shown(&self, tree: &mut Tree, arena: &OwnArena, head: ScanHead) -> Result<Made, NotMade> {
         let (items, mut more) = self.listed(tree, arena);
         let mut writer = ScanAnswerWriter::new(Vec::new(), self.bytes, self.keys_only);
         let (mut bytes, mut shown) = (Vec::new(), 0);
@@ -191,7 +214,7 @@ impl Wanted {
                 arena.prefetch(later.entry.offset);
             }
             let key = items.key(number);
-            let value = self.value(arena, key, item, &mut bytes).ok_or(Stale)?;
+            let value = self.value(arena, key, item, &mut bytes).ok_or(NotMade::Stale)?;
             if !writer.push(&ScanItem { key, csn: item.csn, expiry: item.expiry, value }) {
                 more = true;
                 break;

@@ -197,9 +197,7 @@ impl World {
             high: Bound::Included(&high),
             limit,
             bytes: PAGE_BYTES_MAX,
-            operation: 1,
-            term: TERM,
-            unix: UnixMillis(1_000_000),
+            ..ScanRequest::new(1, TERM, UnixMillis(1_000_000))
         };
         let wanted = Wanted::of(&request);
         let tree = self.tree.as_mut().expect("a tree was built");

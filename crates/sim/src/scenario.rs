@@ -353,7 +353,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "group-scans-strands",
-        about: "pages of scans of one replica with an index; leaders that clients reach and followers do not",
+        about: "pages of scans of one replica; leaders that clients reach and followers do not",
         weather: true,
         pauses: true,
         drift: true,

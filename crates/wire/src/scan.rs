@@ -15,7 +15,7 @@ pub use answer::{
 };
 pub use hello::{ScanHello, ScanWelcome};
 pub use limits::{COUNT_MAX, FAR_FROM, PAGE_BYTES_MAX, PAGE_ITEMS_MAX};
-pub use request::{ScanKind, ScanRequest};
+pub use request::{ScanKind, ScanRequest, TreeMoment};
 pub use stats::{OrderedStage, OrderedStats};
 
 #[cfg(test)]

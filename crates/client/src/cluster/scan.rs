@@ -4,7 +4,7 @@ use longarm_fabric::Transport;
 
 use super::ClusterClient;
 use crate::error::Error;
-use crate::scan::{Came, Merge, MergeStep, Page, Pages, Rest, Scan, ScanItem, Token, share};
+use crate::scan::{Came, Merge, MergeStep, Page, Pages, Rest, Scan, ScanItem, Token, share, together};
 
 /// The items of a scan over all groups, in order; made by [`ClusterClient::scan`]. After an error it ends.
 ///
@@ -63,6 +63,13 @@ impl<T: Transport + Clone> ClusterClient<T> {
             }
         };
         Ok(came.into_page(scan.is_reverse()))
+    }
+
+    /// All items of a scan over all groups, as they were at one instant: see
+    /// [`Client::scan_together`](crate::Client::scan_together).
+    pub fn scan_together(&mut self, scan: &Scan) -> Result<Vec<ScanItem>, Error> {
+        let groups = self.clients.len();
+        together(self, groups, ClusterClient::group, scan)
     }
 
     /// The item with the least key of all groups.

@@ -9,13 +9,13 @@
 
 use std::time::Duration;
 
-use longarm_base::{Csn, Mutant, Nanos, Term};
+use longarm_base::{Csn, Nanos, Term, UnixMillis};
 use longarm_fabric::{Address, SetupError, Transport};
 use longarm_host::now;
-use longarm_wire::{Bad, RefusalCode, ScanAnswer, ScanStatus};
+use longarm_wire::{Bad, RefusalCode, ScanAnswer, ScanStatus, TreeMoment};
 
 use super::link::{ScanArrived, ScanLink, ScanWanted};
-use super::page::{Came, Counted};
+use super::page::{Came, Counted, Made};
 use super::range::Rest;
 use crate::client::Client;
 use crate::deadline::Deadline;
@@ -100,11 +100,18 @@ impl<T: Transport> Client<T> {
         self.until_answered(rest, asked, deadline, |client, asked, arrived, deadline| {
             let answer = decode(arrived)?;
             let mut came = Came::take(&answer, rest).map_err(foul)?;
+            came.made = client.made(asked, answer.head.made);
             client.check_led(asked, arrived.at, deadline)?;
             client.check_time(&came, arrived.at, deadline)?;
             client.fetch_far(&mut came, deadline)?;
             Ok(came)
         })
+    }
+
+    /// What a page that was just answered was made of.
+    fn made(&self, asked: Asked, moment: TreeMoment) -> Option<Made> {
+        let Asked { boot, term, .. } = asked;
+        self.scans.links.last().map(|link| Made { moment, replica: link.address.clone(), boot, term })
     }
 
     /// The next part of a count.
@@ -202,6 +209,10 @@ impl<T: Transport> Client<T> {
     }
 
     fn send_scan(&mut self, rest: &Rest) -> Result<Asked, Miss> {
+        self.send_request(|operation, term, unix| rest.request(operation, term, unix).encode())
+    }
+
+    fn send_request(&mut self, request: impl Fn(u64, Term, UnixMillis) -> Vec<u8>) -> Result<Asked, Miss> {
         let leader = self.link.as_ref();
         let leader = leader.ok_or_else(|| Miss::Leader(Trouble::Broken("not connected".into())))?;
         let link = self.scans.links.last_mut().ok_or(LEFT)?;
@@ -209,17 +220,22 @@ impl<T: Transport> Client<T> {
         let (boot, unix) = (leader.welcome.boot, leader.unix_now(now()));
         self.scans.operation += 1;
         let operation = self.scans.operation;
-        match link.send(operation, &rest.request(operation, term, unix).encode()) {
+        match link.send(operation, &request(operation, term, unix)) {
             Ok(()) => Ok(Asked { operation, boot, term }),
             Err(error) => Err(left(error.to_string(), SHUN_BRIEFLY)),
         }
     }
 
+    /// Asks the replica that was taken up last whether nothing in a range has changed since then.
+    pub(super) fn send_recheck(&mut self, range: &Rest, made: TreeMoment) -> Result<Asked, Miss> {
+        self.send_request(|operation, term, unix| range.request(operation, term, unix).recheck(made).encode())
+    }
+
     fn await_page(&mut self, asked: Asked, deadline: &Deadline) -> Result<ScanArrived, Miss> {
-        let link = self.scans.links.last_mut().ok_or(LEFT)?;
-        let arrived = link.wait(asked.operation, self.options.spin, deadline).map_err(of_replica)?;
+        let arrived = self.await_answer(asked, deadline)?;
         let head = decode(&arrived)?.head;
         let (why, shun) = match head.status {
+            ScanStatus::Changed => return Err(foul(Bad("the answer to another request"))),
             ScanStatus::Ok if head.term == asked.term => return Ok(arrived),
             ScanStatus::Ok => return Err(foul(Bad("a page of another term"))),
             ScanStatus::Invalid => {
@@ -236,6 +252,11 @@ impl<T: Transport> Client<T> {
         Err(Miss::PassedOver { why, shun })
     }
 
+    pub(super) fn await_answer(&mut self, asked: Asked, deadline: &Deadline) -> Result<ScanArrived, Miss> {
+        let link = self.scans.links.last_mut().ok_or(LEFT)?;
+        link.wait(asked.operation, self.options.spin, deadline).map_err(of_replica)
+    }
+
     /// Checks that the leader of the page's term led at `at`, after the answer came.
     pub(super) fn check_led(&mut self, asked: Asked, at: Nanos, deadline: &Deadline) -> Result<(), Miss> {
         let mut looked = false;
@@ -244,7 +265,7 @@ impl<T: Transport> Client<T> {
             if link.welcome.boot != asked.boot || link.welcome.term != asked.term.bits() {
                 return Err(Miss::Again("another leader leads"));
             }
-            if link.led_at(at) || Mutant::ScanNoLease.is_on() {
+            if link.led_at(at) {
                 return Ok(());
             }
             if looked {
@@ -314,7 +335,7 @@ impl<T: Transport> Client<T> {
 
     /// Deals with what kept a page away; an error if it is too late to try again.
     #[cold]
-    fn missed(&mut self, miss: Miss, tries: &mut Tries, deadline: &Deadline) -> Result<(), Error> {
+    pub(super) fn missed(&mut self, miss: Miss, tries: &mut Tries, deadline: &Deadline) -> Result<(), Error> {
         let of_replica = !matches!(miss, Miss::Leader(_) | Miss::Again(_));
         let why = match miss {
             Miss::End(error) => return Err(error),
@@ -359,7 +380,7 @@ fn decode(arrived: &ScanArrived) -> Result<ScanAnswer<'_>, Miss> {
 }
 
 /// The replica sent what makes no sense.
-fn foul(bad: Bad) -> Miss {
+pub(super) fn foul(bad: Bad) -> Miss {
     left(bad.to_string(), SHUN_LONG)
 }
 

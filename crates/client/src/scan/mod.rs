@@ -14,6 +14,7 @@ mod page;
 mod range;
 mod replicas;
 mod stats;
+mod together;
 mod token;
 mod walk;
 
@@ -32,6 +33,7 @@ pub use page::{Page, ScanItem};
 pub(crate) use range::Rest;
 pub use range::Scan;
 pub use stats::ordered_stats;
+pub(crate) use together::together;
 pub use token::Token;
 
 impl<T: Transport> Client<T> {

@@ -1,7 +1,8 @@
 //! A page: what the caller gets, and how it is made of an answer.
 
-use longarm_base::{Csn, EntryRef, UnixMillis};
-use longarm_wire::{Bad, ScanAnswer, ScanItem as WireItem, ScanValue};
+use longarm_base::{Csn, EntryRef, Term, UnixMillis};
+use longarm_fabric::Address;
+use longarm_wire::{Bad, ScanAnswer, ScanItem as WireItem, ScanValue, TreeMoment};
 
 use super::range::Rest;
 use super::token::Token;
@@ -36,6 +37,20 @@ pub(crate) struct Came {
     pub(crate) far: Vec<FarValue>,
     /// Whether the range may have more.
     pub(crate) more: bool,
+    /// Of what it was made.
+    pub(crate) made: Option<Made>,
+}
+
+/// What a page was made of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Made {
+    /// The tree, and its step.
+    pub(crate) moment: TreeMoment,
+    /// The replica that has the tree.
+    pub(crate) replica: Address,
+    /// The leader on which the client had its lease.
+    pub(crate) boot: u64,
+    pub(crate) term: Term,
 }
 
 /// A value to READ.
@@ -50,7 +65,7 @@ pub(crate) struct FarValue {
 impl Came {
     /// A page of nothing.
     pub(crate) fn nothing() -> Came {
-        Came { items: Vec::new(), far: Vec::new(), more: false }
+        Came { items: Vec::new(), far: Vec::new(), more: false, made: None }
     }
 
     /// Takes the items out of an answer, if it answers the request for the next page of `rest`.

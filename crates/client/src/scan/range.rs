@@ -195,6 +195,13 @@ impl Rest {
         TreeRange { low: bytes(&self.low), high: bytes(&self.high), reverse: self.reverse }
     }
 
+    /// The range up to a key, which was shown last.
+    pub(crate) fn until(mut self, last: &[u8]) -> Rest {
+        let bound = Bound::Included(last.to_vec());
+        *(if self.reverse { &mut self.low } else { &mut self.high }) = bound;
+        self
+    }
+
     /// The request for the next page.
     pub(crate) fn request(&self, operation: u64, term: Term, unix: UnixMillis) -> ScanRequest<'_> {
         ScanRequest {

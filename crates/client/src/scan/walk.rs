@@ -25,11 +25,11 @@ use longarm_index::tree::{Header, NodeView, Pointer, Sight, TreeRange, TreeStep,
 use longarm_store::object;
 use longarm_store::progress::StreamMarks;
 use longarm_store::progress::layout::line_at;
-use longarm_wire::{ARENA_REGION, STREAMS_MAX};
+use longarm_wire::{ARENA_REGION, STREAMS_MAX, TreeMoment};
 
 use super::ask::{Asked, Miss, Tries, of_replica};
 use super::link::ScanLink;
-use super::page::{Came, FarValue, ScanItem};
+use super::page::{Came, FarValue, Made, ScanItem};
 use super::range::Rest;
 use crate::client::Client;
 use crate::deadline::Deadline;
@@ -109,7 +109,10 @@ impl<T: Transport> Client<T> {
             return Err(Miss::Again("the tree is of another term"));
         }
         let Leaves { items, entries, more, used } = link.leaves(&header, rest, deadline)?;
-        let mut came = Came { items, more, ..Came::nothing() };
+        let moment = TreeMoment { tree: header.incarnation, step: header.step };
+        let replica = link.address.clone();
+        let made = Made { moment, replica, boot: asked.boot, term };
+        let mut came = Came { items, more, made: Some(made), ..Came::nothing() };
         if rest.wants_values() {
             link.near_values(&entries, &mut came, deadline)?;
         }

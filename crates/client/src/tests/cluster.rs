@@ -2,6 +2,7 @@
 //! one's trouble.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use longarm_base::ReplicaId;
@@ -143,8 +144,8 @@ fn a_group_that_is_gone_is_an_error_for_its_keys_alone() {
 }
 
 /// A node with the only replica of each of these groups, perhaps with an ordered index of each.
-fn node(ids: &[u64], ordered: bool) -> (Server, Address) {
-    let file = format!("longarm-node-{}-{ordered}.sock", std::process::id());
+fn node(name: &str, ids: &[u64], ordered: bool) -> (Server, Address) {
+    let file = format!("longarm-node-{}-{name}.sock", std::process::id());
     let at = Address::Shm(std::env::temp_dir().join(file));
     let group = |&id: &u64| GroupOptions {
         id,
@@ -170,7 +171,7 @@ fn node(ids: &[u64], ordered: bool) -> (Server, Address) {
 
 #[test]
 fn one_node_serves_its_groups_at_one_address() {
-    let (server, at) = node(&[9, 10, 11], false);
+    let (server, at) = node("several", &[9, 10, 11], false);
     let groups = [9, 10, 11].map(|id| GroupAt { id, addresses: vec![at.clone(), at.clone()] });
     let mut client = ClusterClient::new(Topology::new(5, groups.to_vec()), Options::default());
     for i in 0..200 {
@@ -201,7 +202,7 @@ fn one_node_serves_its_groups_at_one_address() {
 
 #[test]
 fn a_scan_of_several_groups_is_one_sorted_map() {
-    let (server, at) = node(&[9, 10, 11], true);
+    let (server, at) = node("sorted", &[9, 10, 11], true);
     let groups = [9, 10, 11].map(|id| GroupAt { id, addresses: vec![at.clone()] });
     let mut client = ClusterClient::new(Topology::new(5, groups.to_vec()), Options::default());
     let mut map = BTreeMap::new();
@@ -227,6 +228,9 @@ fn a_scan_of_several_groups_is_one_sorted_map() {
         let items: Vec<_> = items.expect("scan").into_iter().map(|item| (item.key, item.value)).collect();
         assert!(items == *wanted, "{scan:?}: {} items of {}", items.len(), wanted.len());
         assert_eq!(client.count(&scan).expect("count"), wanted.len() as u64, "{scan:?}");
+        let items = client.scan_together(&scan).expect("a scan of one instant").into_iter();
+        let items: Vec<_> = items.map(|item| (item.key, item.value)).collect();
+        assert!(items == *wanted, "{scan:?}: {} items of {} at one instant", items.len(), wanted.len());
     }
     let (mut token, mut paged) = (None, Vec::new());
     loop {
@@ -238,6 +242,50 @@ fn a_scan_of_several_groups_is_one_sorted_map() {
         }
     }
     assert!(paged == all, "{} items of {} by pages", paged.len(), all.len());
+    stop(server);
+}
+
+/// A client counts up in a key of one group, and then in a key of another: at any instant the first is equal,
+/// or one ahead.
+#[test]
+fn a_scan_of_one_instant_is_of_one_instant_in_all_groups() {
+    let (server, at) = node("instant", &[9, 10, 11], true);
+    let groups = [9, 10, 11].map(|id| GroupAt { id, addresses: vec![at.clone()] });
+    let topology = Topology::new(5, groups.to_vec());
+    let client = || ClusterClient::new(topology.clone(), Options::default());
+    let first = key(0);
+    let second = (1..).map(key).find(|key| topology.group_of(key) != topology.group_of(&first));
+    let second = second.expect("keys are spread");
+    let (done, begun) = (AtomicBool::new(false), Instant::now());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = client();
+            // Relaxed: a hint to stop.
+            while !done.load(Ordering::Relaxed) {
+                writer.increment(&first, 1).expect("increment");
+                writer.increment(&second, 1).expect("increment");
+                std::thread::sleep(Duration::from_micros(300));
+            }
+        });
+        let mut reader = client();
+        let (mut shown, mut last) = (0, 0);
+        while begun.elapsed() < Duration::from_secs(2) {
+            let items = reader.scan_together(&Scan::all()).expect("a scan of one instant");
+            let number = |key: &[u8]| {
+                let item = items.iter().find(|item| item.key == key);
+                item.map_or(0, |item| {
+                    std::str::from_utf8(&item.value).expect("digits").parse().expect("a number")
+                })
+            };
+            let (one, other): (u64, u64) = (number(&first), number(&second));
+            assert!(one == other || one == other + 1, "{one} and {other} were never there at once");
+            shown += u32::from(one > last);
+            last = one;
+        }
+        // Relaxed: as above.
+        done.store(true, Ordering::Relaxed);
+        assert!(shown > 20, "only {shown} different moments");
+    });
     stop(server);
 }
 

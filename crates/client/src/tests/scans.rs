@@ -118,7 +118,7 @@ impl Model {
         }
     }
 
-    /// Checks one page, or all pages by tokens, or an iterator, or a count.
+    /// Checks one page, or all pages by tokens, or an iterator, or all at one instant, or a count.
     fn look(&self, client: &mut Client<Any>, draw: &mut SplitMix64) {
         let drawn = drawn(draw);
         match draw.below(8) {
@@ -132,6 +132,12 @@ impl Model {
             }
             2 => self.look_at_a_count(client, &drawn),
             3 => self.look_for_one(client, draw),
+            4 => {
+                let asked = Instant::now();
+                let items = client.scan_together(&drawn.scan).expect("a scan of one instant");
+                let whole = (items.len() as u64) < drawn.limit;
+                self.check(&drawn, None, &Seen { asked, came: Instant::now(), items: &items, whole });
+            }
             _ => drop(self.look_at_a_page(client, &drawn, None)),
         }
     }

@@ -207,6 +207,11 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
         self.step
     }
 
+    /// The number that was drawn for the tree.
+    pub fn incarnation(&self) -> u64 {
+        self.cache.incarnation
+    }
+
     /// All writes up to this csn are in the tree, as was published last.
     pub fn stable(&self) -> Csn {
         self.stable

@@ -101,6 +101,25 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
         }
     }
 
+    /// The last step that has changed a leaf with keys of a range.
+    pub fn last_change(&mut self, low: Bound<&[u8]>, high: Bound<&[u8]>) -> u64 {
+        let range = TreeRange { low, high, reverse: false };
+        let from = match low {
+            Bound::Unbounded => &[],
+            Bound::Included(key) | Bound::Excluded(key) => key,
+        };
+        let mut leaf = self.find(Target::Key(from), 0).end();
+        let (mut scratch, mut last) = (Vec::new(), 0);
+        loop {
+            let view = self.cache.look(leaf, &mut scratch);
+            last = last.max(view.mark().step);
+            match (view.right(), view.high()) {
+                (Some(right), Some(high)) if range.goes_above(high) => leaf = right,
+                _ => return last,
+            }
+        }
+    }
+
     /// The first items of a range, as many as the limits allow.
     pub fn page(&mut self, range: &TreeRange<'_>, limits: PageLimits) -> Page {
         let mut page = Page::default();

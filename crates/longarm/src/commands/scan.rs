@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use longarm_client::{ClusterClient, Scan, ScanItem, UnixMillis};
+use longarm_client::{ClusterClient, Error, Scan, ScanItem, UnixMillis};
 use serde_json::{Map, Value, json};
 
 use crate::config::Config;
@@ -16,9 +16,10 @@ pub const ABOUT: &str = "Print items in the order of their keys";
 
 const AFTER: &str = "\
 Each page is of one instant; a longer scan is a row of pages, each later than the one before, and of several
-groups each has pages of its own. An item is a line: key, tab, value, with tabs, line ends and backslashes
-escaped. With --json it is an object, in which bytes that are no Unicode text are base64 under key64 and
-value64. Ends with 0 also if there is no such item, with 4 where no ordered index is kept.";
+groups each has pages of its own. With --together all items, at most 65,536, are of one instant. An item is
+a line: key, tab, value, with tabs, line ends and backslashes escaped. With --json it is an object, in
+which bytes that are no Unicode text are base64 under key64 and value64. Ends with 0 also if there is no such
+item, with 4 where no ordered index is kept.";
 
 /// Bytes of lines that are written at once.
 const WRITTEN_AT: usize = 64 << 10;
@@ -54,6 +55,10 @@ pub struct Args {
     /// Print the number of keys, and nothing of them
     #[arg(long, conflicts_with_all = ["keys_only", "reverse", "page"])]
     pub count: bool,
+
+    /// All items as they were at one instant, over all pages and groups: for ranges that are hardly written
+    #[arg(long, conflicts_with = "count")]
+    pub together: bool,
 
     /// Fetch at most so many items at a time; a smaller page is less likely disturbed by writes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -112,8 +117,23 @@ fn print(
     lines: &mut Vec<u8>,
     config: &Config,
 ) -> Result<(), Failure> {
-    for item in client.scan(&args.scan()) {
-        let item = item.map_err(|error| connect::failure(&error, config))?;
+    let failed = |error: Error| connect::failure(&error, config);
+    let scan = args.scan();
+    if args.together {
+        let items = client.scan_together(&scan).map_err(failed)?;
+        return show(args, items.into_iter().map(Ok), output, lines);
+    }
+    show(args, client.scan(&scan).map(|item| item.map_err(failed)), output, lines)
+}
+
+fn show(
+    args: &Args,
+    items: impl Iterator<Item = Result<ScanItem, Failure>>,
+    output: &mut Output,
+    lines: &mut Vec<u8>,
+) -> Result<(), Failure> {
+    for item in items {
+        let item = item?;
         if output.json() {
             lines.extend_from_slice(object(&item, args.keys_only).to_string().as_bytes());
         } else {

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use longarm_base::Nanos;
 use longarm_base::random::SplitMix64;
-use longarm_client::{
-    Client, Error, Options, OrderedInspection, Page as Shown, Scan, Token, inspect_ordered,
-};
+use longarm_client::{Client, Error, Options, OrderedInspection, Scan, ScanItem, Token, inspect_ordered};
 use longarm_fabric::Address;
 use longarm_fabric::sim::Sim;
 use longarm_history::{Direction, Item, Page};
@@ -57,16 +55,16 @@ impl Wish {
     }
 
     /// The page that was shown. Panics if it shows what no client can have written.
-    fn page(&self, shown: &Shown, load: &Load, call: Nanos) -> Page {
+    fn page(&self, items: &[ScanItem], more: bool, load: &Load, call: Nanos) -> Page {
         let Wish { client, scan, low, high, direction, limit, keys_only } = *self;
-        let item = |item: &longarm_client::ScanItem| {
+        let item = |item: &ScanItem| {
             let name = String::from_utf8_lossy(&item.key);
             let key = load.key(&item.key).unwrap_or_else(|| panic!("torn: a page shows the key {name}"));
             let value = (!keys_only).then(|| values::read(key, &item.value));
             Item { key, value, version: Some(item.csn) }
         };
-        let items = shown.items.iter().map(item).collect();
-        let (limit, more) = (limit as usize, shown.next.is_some());
+        let items = items.iter().map(item).collect();
+        let limit = limit as usize;
         Page { client, scan, low, high, direction, limit, more, items, call, end: time() }
     }
 
@@ -85,8 +83,12 @@ impl AtWork {
         let mut wish = Wish::draw(number, self.scans, keys, &mut self.worker.chance);
         let chance = &mut self.worker.chance;
         let pages = if chance.once_in(3) { 1 + chance.below(ROW) } else { 1 };
+        let together = chance.once_in(5).then(|| 1 + chance.below(3) as u32);
         let (scan, mut token) = (wish.scan(&self.worker.load), None::<Token>);
         self.scans += 1;
+        if let Some(page) = together {
+            return self.scan_together(&wish, &scan.page(page));
+        }
         for _ in 0..pages {
             self.begun += 1;
             let call = time();
@@ -97,12 +99,31 @@ impl AtWork {
                     return self.forgive(error);
                 }
             };
-            let page = wish.page(&shown, &self.worker.load, call);
+            let page = wish.page(&shown.items, shown.next.is_some(), &self.worker.load, call);
             wish.go_on(&page);
             self.worker.noted.borrow_mut().plain.push_page(page);
             token = shown.next;
             if token.is_none() {
                 return;
+            }
+        }
+    }
+}
+
+impl AtWork {
+    /// Asks for all of a scan at one instant, which may take many pages. They are noted as one.
+    fn scan_together(&mut self, wish: &Wish, scan: &Scan) {
+        self.begun += 1;
+        let call = time();
+        match self.client.scan_together(scan) {
+            Ok(items) => {
+                let more = items.len() as u64 == wish.limit;
+                let page = wish.page(&items, more, &self.worker.load, call);
+                self.worker.noted.borrow_mut().plain.push_page(page);
+            }
+            Err(error) => {
+                self.worker.noted.borrow_mut().no_page += 1;
+                self.forgive(error);
             }
         }
     }
@@ -157,7 +178,7 @@ pub fn scan_all(
             Err(error) if again(&error) => continue,
             Err(error) => return Err(error),
         };
-        let page = wish.page(&shown, load, call);
+        let page = wish.page(&shown.items, shown.next.is_some(), load, call);
         wish.go_on(&page);
         items.extend(page.items.iter().copied());
         noted.borrow_mut().plain.push_page(page);

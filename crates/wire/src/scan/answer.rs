@@ -1,6 +1,6 @@
-//! The answer to a request for a page: a 40-byte header and the items.
+//! The answer to a request for a page: a 48-byte header and the items.
 //!
-//! `[status u8 | flags u8 | 0 u16 | count u32][operation][term][step][rounds u32 | lag us u32]`
+//! `[status u8 | flags u8 | 0 u16 | count u32][operation][term][tree][step][rounds u32 | lag us u32]`
 //!
 //! An item is `[shared u16 | suffix length u16 | value length u32][csn][expiry][suffix][value]`. Its key is
 //! the first `shared` bytes of the key before it, which are all that the two share, and the suffix. The top
@@ -16,6 +16,7 @@ use longarm_base::limits::{CSN_MAX, KEY_MAX, LINE, SEGMENT_BYTES, SEGMENTS_MAX};
 use longarm_base::{Csn, EntryRef, Term, UnixMillis};
 
 use super::limits::{COUNT_MAX, FAR_FROM, PAGE_BYTES_MAX, PAGE_ITEMS_MAX};
+use super::request::TreeMoment;
 use super::stats::OrderedStats;
 use crate::codec::{Bad, Fields, kind, take_term};
 
@@ -23,7 +24,7 @@ use crate::codec::{Bad, Fields, kind, take_term};
 pub const SCAN_MESSAGE_MAX: usize = HEADER + PAGE_BYTES_MAX as usize;
 
 /// Bytes of an answer's header.
-const HEADER: usize = 40;
+const HEADER: usize = 48;
 const MORE: u8 = 1;
 const KEYS: u8 = 2;
 const COUNT: u8 = 4;
@@ -59,6 +60,8 @@ pub enum ScanStatus {
     Invalid = 5,
     /// The ordered index outgrew its memory: this replica answers no scan until it is built anew.
     Full = 6,
+    /// Of a recheck: something in the range has changed, or the page was of another tree.
+    Changed = 7,
 }
 
 /// The value of an item.
@@ -96,8 +99,8 @@ pub struct ScanHead {
     pub operation: u64,
     /// The term that the page is of.
     pub term: Term,
-    /// The step of the ordered index at which the page was made.
-    pub step: u64,
+    /// When the page was made, in steps of the ordered index.
+    pub made: TreeMoment,
     /// How often the page was made until nothing had changed meanwhile.
     pub rounds: u32,
     /// How old the replica's knowledge of what the leader has applied was when the request came, in
@@ -108,7 +111,7 @@ pub struct ScanHead {
 impl ScanHead {
     /// The header of an answer without items.
     pub fn new(status: ScanStatus, operation: u64, term: Term) -> ScanHead {
-        ScanHead { status, more: false, operation, term, step: 0, rounds: 0, lag_us: 0 }
+        ScanHead { status, more: false, operation, term, made: TreeMoment::default(), rounds: 0, lag_us: 0 }
     }
 
     /// The answer to a request for statistics.
@@ -130,8 +133,9 @@ impl ScanHead {
         out[1] = flags | more;
         out[4..8].copy_from_slice(&count.to_le_bytes());
         let last = u64::from(self.rounds) | u64::from(self.lag_us) << 32;
+        let TreeMoment { tree, step } = self.made;
         for (chunk, word) in
-            out[8..HEADER].chunks_exact_mut(8).zip([self.operation, self.term.bits(), self.step, last])
+            out[8..HEADER].chunks_exact_mut(8).zip([self.operation, self.term.bits(), tree, step, last])
         {
             chunk.copy_from_slice(&word.to_le_bytes());
         }
@@ -264,7 +268,8 @@ impl<'a> ScanAnswer<'a> {
         if more && count == 0 {
             return Err(Bad("a page without items that says there are more"));
         }
-        let (operation, term, step) = (fields.u64()?, take_term(&mut fields)?, fields.u64()?);
+        let (operation, term) = (fields.u64()?, take_term(&mut fields)?);
+        let made = TreeMoment { tree: fields.u64()?, step: fields.u64()? };
         let (rounds, lag_us) = (fields.u32()?, fields.u32()?);
         let last = if counted && more { Some(take_last(&mut fields)?) } else { None };
         let stats = if flags & STATS != 0 { Some(OrderedStats::take(&mut fields)?) } else { None };
@@ -274,7 +279,7 @@ impl<'a> ScanAnswer<'a> {
         if status != ScanStatus::Ok && (count > 0 || flags != 0) {
             return Err(Bad("items of a page that is none"));
         }
-        let head = ScanHead { status, more, operation, term, step, rounds, lag_us };
+        let head = ScanHead { status, more, operation, term, made, rounds, lag_us };
         Ok(ScanAnswer { head, count, keys_only, last, stats, counted, body: fields.0 })
     }
 
@@ -299,6 +304,7 @@ fn status(number: u8) -> Result<ScanStatus, Bad> {
         4 => ScanStatus::Closing,
         5 => ScanStatus::Invalid,
         6 => ScanStatus::Full,
+        7 => ScanStatus::Changed,
         _ => return Err(Bad("unknown status of a page")),
     })
 }

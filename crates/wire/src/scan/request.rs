@@ -3,6 +3,8 @@
 //! `[kind u8 | flags u8 | low length u16 | high length u16 | 0 u16][limit u32 | bytes u32][operation][term]`
 //! `[unix ms][low][high]`
 //!
+//! A recheck has the moment of the page, `[tree][step]`, before the keys.
+//!
 //! A bound without a key has length zero. The range of a page is the same whatever its direction: low is
 //! below high.
 
@@ -23,15 +25,26 @@ const LOW_OPEN: u8 = 8;
 const HIGH_OPEN: u8 = 16;
 const FLAGS: u8 = REVERSE | KEYS | COUNT | LOW_OPEN | HIGH_OPEN;
 
-/// The kinds of requests on the connection of a scan. The numbers 2 (recheck) and 3 (close) are kept for
-/// pinned snapshots.
+/// The kinds of requests on the connection of a scan. The number 3 (close) is kept for pinned snapshots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum ScanKind {
     /// Answer a page.
     Page = 1,
+    /// Say whether nothing in a range has changed since a page of it was made, by the rule by which a page is
+    /// answered. Limit and what to show mean nothing.
+    Recheck = 2,
     /// Say how the ordered index stands, whatever its state. Range, limit and term mean nothing.
     Stats = 4,
+}
+
+/// A moment of an ordered index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TreeMoment {
+    /// The number that was drawn for the tree.
+    pub tree: u64,
+    /// Its step.
+    pub step: u64,
 }
 
 /// A request; the keys are borrowed from the message.
@@ -60,6 +73,8 @@ pub struct ScanRequest<'a> {
     pub term: Term,
     /// The leader's calendar, by which items are expired.
     pub unix: UnixMillis,
+    /// Of a recheck: when the page was made.
+    pub made: TreeMoment,
 }
 
 impl<'a> ScanRequest<'a> {
@@ -77,12 +92,18 @@ impl<'a> ScanRequest<'a> {
             operation,
             term,
             unix,
+            made: TreeMoment::default(),
         }
     }
 
     /// A request for the statistics of the replica's ordered index.
     pub fn stats(operation: u64) -> ScanRequest<'a> {
         ScanRequest { kind: ScanKind::Stats, ..ScanRequest::new(operation, Term::ZERO, UnixMillis::NEVER) }
+    }
+
+    /// The request whether nothing in the range has changed since then.
+    pub fn recheck(self, made: TreeMoment) -> ScanRequest<'a> {
+        ScanRequest { kind: ScanKind::Recheck, made, ..self }
     }
 
     /// The bytes to send. Keys are at most [`KEY_MAX`] long, which the caller has checked.
@@ -97,7 +118,7 @@ impl<'a> ScanRequest<'a> {
             (low_open, LOW_OPEN),
             (high_open, HIGH_OPEN),
         ];
-        let mut bytes = Vec::with_capacity(HEADER + low.len() + high.len());
+        let mut bytes = Vec::with_capacity(HEADER + 16 + low.len() + high.len());
         bytes.push(self.kind as u8);
         bytes.push(flags.iter().filter(|(set, _)| *set).fold(0, |flags, (_, flag)| flags | flag));
         bytes.extend_from_slice(&(low.len() as u16).to_le_bytes());
@@ -107,6 +128,10 @@ impl<'a> ScanRequest<'a> {
         bytes.extend_from_slice(&self.bytes.to_le_bytes());
         for word in [self.operation, self.term.bits(), self.unix.0] {
             bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        if self.kind == ScanKind::Recheck {
+            bytes.extend_from_slice(&self.made.tree.to_le_bytes());
+            bytes.extend_from_slice(&self.made.step.to_le_bytes());
         }
         bytes.extend_from_slice(low);
         bytes.extend_from_slice(high);
@@ -119,6 +144,7 @@ impl<'a> ScanRequest<'a> {
         let head = fields.bytes(2)?;
         let kind = match head[0] {
             1 => ScanKind::Page,
+            2 => ScanKind::Recheck,
             4 => ScanKind::Stats,
             _ => return Err(Bad("unknown kind of a scan's request")),
         };
@@ -144,11 +170,28 @@ impl<'a> ScanRequest<'a> {
         }
         let (operation, term) = (fields.u64()?, take_term(&mut fields)?);
         let unix = UnixMillis(fields.u64()?);
+        let made = match kind {
+            ScanKind::Recheck => TreeMoment { tree: fields.u64()?, step: fields.u64()? },
+            ScanKind::Page | ScanKind::Stats => TreeMoment::default(),
+        };
         let low = bound(&mut fields, low_len, is(LOW_OPEN))?;
         let high = bound(&mut fields, high_len, is(HIGH_OPEN))?;
         fields.end()?;
         let (reverse, keys_only, count) = (is(REVERSE), is(KEYS), is(COUNT));
-        Ok(ScanRequest { kind, reverse, keys_only, count, low, high, limit, bytes, operation, term, unix })
+        Ok(ScanRequest {
+            kind,
+            reverse,
+            keys_only,
+            count,
+            low,
+            high,
+            limit,
+            bytes,
+            operation,
+            term,
+            unix,
+            made,
+        })
     }
 }
 

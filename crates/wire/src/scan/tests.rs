@@ -23,14 +23,16 @@ fn bounds() -> impl Strategy<Value = Bound<Vec<u8>>> {
 }
 
 fn heads() -> impl Strategy<Value = ScanHead> {
-    (any::<(u64, u64, u32, u32)>(), terms()).prop_map(|((operation, step, rounds, lag_us), term)| ScanHead {
-        status: ScanStatus::Ok,
-        more: false,
-        operation,
-        term,
-        step,
-        rounds,
-        lag_us,
+    (any::<([u64; 3], u32, u32)>(), terms()).prop_map(|(([operation, tree, step], rounds, lag_us), term)| {
+        ScanHead {
+            status: ScanStatus::Ok,
+            more: false,
+            operation,
+            term,
+            made: TreeMoment { tree, step },
+            rounds,
+            lag_us,
+        }
     })
 }
 
@@ -65,7 +67,7 @@ const HEAD: ScanHead = ScanHead {
     more: false,
     operation: 7,
     term: Term::ZERO,
-    step: 9,
+    made: TreeMoment { tree: 3, step: 9 },
     rounds: 2,
     lag_us: 11,
 };
@@ -118,10 +120,12 @@ proptest! {
     fn requests_come_back(
         show in 0u8..3, reverse: bool, low in bounds(), high in bounds(), limit in 1..=PAGE_ITEMS_MAX,
         bytes in 1..=PAGE_BYTES_MAX, operation: u64, term in terms(), unix: u64,
+        made in proptest::option::of(any::<(u64, u64)>()),
     ) {
         let (low, high) = (low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice));
         let request = ScanRequest { reverse, keys_only: show == 1, count: show == 2, low, high, limit, bytes,
             ..ScanRequest::new(operation, term, UnixMillis(unix)) };
+        let request = made.map_or(request, |(tree, step)| request.recheck(TreeMoment { tree, step }));
         let message = request.encode();
         prop_assert_eq!(ScanRequest::decode(&message), Ok(request));
         for cut in 0..message.len() {
@@ -143,7 +147,7 @@ proptest! {
         prop_assert!(written == writer.count() as usize && (written > 0 || items.is_empty()));
         let head = ScanHead { more: more && written > 0, ..head };
         let message = writer.finish(head);
-        prop_assert!(message.len() <= 40 + room as usize || written == 1);
+        prop_assert!(message.len() <= 48 + room as usize || written == 1);
         let answer = ScanAnswer::decode(&message).expect("it decodes");
         prop_assert_eq!((answer.head, answer.count as usize, answer.last), (head, written, None));
         prop_assert_eq!(answer.keys_only, keys_only);
@@ -249,7 +253,7 @@ fn what_is_wrong_with_a_request_is_named() {
         bytes[at..at + with.len()].copy_from_slice(with);
         ScanRequest::decode(&bytes).expect_err("refused").0
     };
-    assert!([0, 2, 3].iter().all(|&kind| refused(0, &[kind]).contains("kind")));
+    assert!([0, 3, 5].iter().all(|&kind| refused(0, &[kind]).contains("kind")));
     assert!(refused(1, &[32]).contains("flags") && refused(1, &[2 | 4]).contains("count"));
     assert!(refused(1, &[8, 0, 0, 2]).contains("names none"));
     assert!(refused(2, &[0xff, 4]).contains("longer than allowed"));
@@ -275,27 +279,27 @@ fn what_is_wrong_with_an_answer_is_named() {
         wrong(&bytes).expect("refused")
     };
     assert_eq!(wrong(&bytes), None);
-    assert!(with(0, &[7]).contains("status") && with(0, &[1]).contains("none"));
+    assert!(with(0, &[8]).contains("status") && with(0, &[1]).contains("none"));
     assert!(
         with(1, &[16]).contains("flags") && with(1, &[6]).contains("flags") && with(2, &[1]).contains("bits")
     );
     assert!(with(4, &[1, 4]).contains("more items") && with(4, &[1]).contains("longer than"));
     assert!(with(4, &[3]).contains("shorter than") && with(4, &[0]).contains("longer than"));
     assert!(with(1, &[2]).contains("nobody asked"));
-    // The first item begins at 40, the second one at 59.
-    assert!(with(40, &[1]).contains("impossible length") && with(42, &[0]).contains("impossible length"));
-    assert!(with(42, &[1, 4]).contains("impossible length"));
-    assert!(with(45, &[0x10]).contains("should be far"));
-    assert!(with(48, &[0]).contains("no version") && with(54, &[8]).contains("no version"));
-    assert!(with(75, b"b").contains("shares more"));
-    for place in [(63, 1), (64, 0x0f), (76, 1), (81, 1)] {
+    // The first item begins at 48, the second one at 67.
+    assert!(with(48, &[1]).contains("impossible length") && with(50, &[0]).contains("impossible length"));
+    assert!(with(50, &[1, 4]).contains("impossible length"));
+    assert!(with(53, &[0x10]).contains("should be far"));
+    assert!(with(56, &[0]).contains("no version") && with(62, &[8]).contains("no version"));
+    assert!(with(83, b"b").contains("shares more"));
+    for place in [(71, 1), (72, 0x0f), (84, 1), (89, 1)] {
         assert!(with(place.0, &[place.1]).contains("a place where none"), "{place:?}");
     }
     let empty = page(&[]);
     let more = [&empty[..1], &[1], &empty[2..]].concat();
     assert!(wrong(&more).expect("refused").contains("there are more"));
     let expiring = page(&[ScanItem { expiry: UnixMillis(1), ..item(b"a", ScanValue::None) }]);
-    let never = [&expiring[..56], &[0], &expiring[57..]].concat();
+    let never = [&expiring[..64], &[0], &expiring[65..]].concat();
     assert!(wrong(&never).expect("refused").contains("expiry"));
     let counted = ScanAnswerWriter::counted(Vec::new(), HEAD, 3, Some(b"k"));
     let with = |at: usize, byte| {
@@ -303,7 +307,7 @@ fn what_is_wrong_with_an_answer_is_named() {
         bytes[at] = byte;
         ScanAnswer::decode(&bytes).expect_err("refused").0
     };
-    assert!(with(40, 0).contains("impossible length") && with(44, 1).contains("bits"));
+    assert!(with(48, 0).contains("impossible length") && with(52, 1).contains("bits"));
     assert!(with(6, 2).contains("more items") && with(1, 4).contains("longer than"));
 }
 
@@ -315,9 +319,9 @@ fn what_is_wrong_with_statistics_is_named() {
         bytes[at] = byte;
         ScanAnswer::decode(&bytes).expect_err("refused").0
     };
-    assert_eq!(with(40, 4), "unknown stage of an ordered index");
-    assert_eq!(with(41, 101), "unknown stage of an ordered index");
-    assert_eq!(with(43, 1), "bits set that mean nothing");
+    assert_eq!(with(48, 4), "unknown stage of an ordered index");
+    assert_eq!(with(49, 101), "unknown stage of an ordered index");
+    assert_eq!(with(51, 1), "bits set that mean nothing");
     assert_eq!(with(1, 8 | 4), "unknown flags");
     assert_eq!(with(4, 1), "statistics with items");
     assert_eq!(with(1, 8 | 1), "a page without items that says there are more");
@@ -326,7 +330,8 @@ fn what_is_wrong_with_statistics_is_named() {
 #[test]
 fn answers_without_a_page_come_back() {
     use ScanStatus::*;
-    for (number, status) in [Ok, Elsewhere, Behind, Contended, Closing, Invalid, Full].into_iter().enumerate()
+    for (number, status) in
+        [Ok, Elsewhere, Behind, Contended, Closing, Invalid, Full, Changed].into_iter().enumerate()
     {
         let head = ScanHead::new(status, 3, Term::ZERO);
         let bytes = head.encode();
