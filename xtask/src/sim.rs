@@ -8,8 +8,8 @@ use crate::builds::{cargo, status};
 use crate::mutants::{self, Finders};
 
 /// Seeds of each scenario that CI always runs, and how many new ones: about three minutes on two cores.
-const FIXED: &str = "0..30";
-const FRESH: u64 = 15;
+const FIXED: &str = "0..20";
+const FRESH: u64 = 10;
 
 /// Runs the simulator; `Ok(true)` if nothing was violated. `--ci`: the seeds of CI, and the mutants.
 pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
