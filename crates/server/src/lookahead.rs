@@ -48,8 +48,8 @@ impl Lookahead {
         next: usize,
     ) {
         let headers = arrivals.len().min(next + HEADER);
-        for at in self.headers..headers {
-            let hash = hash(engine, mailbox, arrivals[at]);
+        for (at, arrival) in arrivals.iter().enumerate().take(headers).skip(self.headers) {
+            let hash = hash(engine, mailbox, *arrival);
             hash.iter().for_each(|hash| engine.index.prefetch(table, *hash));
             self.hashes[at % HEADER] = hash;
         }

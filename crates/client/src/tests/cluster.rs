@@ -264,7 +264,7 @@ fn a_scan_of_one_instant_is_of_one_instant_in_all_groups() {
             while !done.load(Ordering::Relaxed) {
                 writer.increment(&first, 1).expect("increment");
                 writer.increment(&second, 1).expect("increment");
-                std::thread::sleep(Duration::from_micros(300));
+                longarm_host::sleep(Duration::from_micros(300));
             }
         });
         let mut reader = client();
