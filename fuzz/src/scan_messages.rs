@@ -10,7 +10,7 @@ use longarm_base::limits::{KEY_MAX, SEGMENT_BYTES, SEGMENTS_MAX};
 use longarm_base::{Csn, EntryRef, Term, UnixMillis};
 use longarm_wire::{
     COUNT_MAX, FAR_FROM, PAGE_BYTES_MAX, PAGE_ITEMS_MAX, SCAN_MESSAGE_MAX, ScanAnswer, ScanAnswerWriter,
-    ScanHead, ScanHello, ScanItem, ScanRequest, ScanStatus, ScanValue, ScanWelcome,
+    ScanHead, ScanHello, ScanItem, ScanRequest, ScanStatus, ScanValue, ScanWelcome, TreeMoment,
 };
 
 use crate::{COMMANDS_MAX, Input};
@@ -55,6 +55,8 @@ fn request(input: &mut Input<'_>) -> Vec<u8> {
         bytes: 1 + input.below(u64::from(PAGE_BYTES_MAX)) as u32,
         ..ScanRequest::new(input.u64(), term, UnixMillis(input.u64()))
     };
+    let made = TreeMoment { tree: input.u64(), step: input.u64() };
+    let request = if flags & 128 != 0 { request.recheck(made) } else { request };
     let message = request.encode();
     assert_eq!(ScanRequest::decode(&message), Ok(request));
     message
