@@ -23,10 +23,11 @@ use crate::deadline::Deadline;
 use crate::error::Error;
 
 /// The most items of a scan of one instant: they are all in memory at once.
-pub(crate) const TOGETHER_MAX: usize = 1 << 16;
+const TOGETHER_MAX: usize = 1 << 16;
+const TOO_MANY: Error = Error::Invalid("a scan of more than 65,536 items at one instant: give it a limit");
 
 /// A page that is to be looked at again.
-pub(crate) struct Held {
+struct Held {
     /// The range of which it speaks.
     range: Rest,
     made: Made,
@@ -47,13 +48,17 @@ pub(crate) fn together<C, T: Transport>(
             parts.push(client(of, group)?.hold(scan)?);
         }
         let count: usize = parts.iter().flatten().map(|held: &Held| held.came.items.len()).sum();
+        let most = scan.most().map_or(count, |most| count.min(usize::try_from(most).unwrap_or(usize::MAX)));
+        if most > TOGETHER_MAX {
+            return Err(TOO_MANY);
+        }
         let at = now();
         let mut stands = true;
         for (group, held) in parts.iter().enumerate() {
             stands = stands && client(of, group)?.still_holds(held, at, &deadline)?;
         }
         if stands {
-            return Ok(merged(parts, count, scan));
+            return Ok(merged(parts, most, scan.is_reverse()));
         }
         if deadline.is_over(now()) {
             let why = "keys of its range are written all the time, so its pages do not hold together";
@@ -62,10 +67,9 @@ pub(crate) fn together<C, T: Transport>(
     }
 }
 
-/// The items of all groups, in order.
-fn merged(parts: Vec<Vec<Held>>, count: usize, scan: &Scan) -> Vec<ScanItem> {
-    let most = scan.most().map_or(count, |most| count.min(usize::try_from(most).unwrap_or(usize::MAX)));
-    let mut merge = Merge::new(parts.len(), scan.is_reverse());
+/// The first items of all groups, in order.
+fn merged(parts: Vec<Vec<Held>>, most: usize, reverse: bool) -> Vec<ScanItem> {
+    let mut merge = Merge::new(parts.len(), reverse);
     for (group, held) in parts.into_iter().enumerate() {
         merge.feed(group, held.into_iter().flat_map(|held| held.came.items).collect(), false);
     }
@@ -93,9 +97,7 @@ impl<T: Transport> Client<T> {
             let came = self.next_page(&of, None)?;
             count += came.items.len();
             if count > TOGETHER_MAX {
-                return Err(Error::Invalid(
-                    "a scan of more than 65,536 items at one instant: give it a limit",
-                ));
+                return Err(TOO_MANY);
             }
             let range = match came.items.last().filter(|_| came.more) {
                 Some(last) => of.clone().until(&last.key),
