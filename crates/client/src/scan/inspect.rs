@@ -17,7 +17,7 @@ use longarm_store::object;
 use longarm_wire::ARENA_REGION;
 
 use super::link::{PIECES, ScanLink};
-use super::walk::NEAR_MAX;
+use super::walk::{NEAR_MAX, VALUES};
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::link::Trouble;
@@ -30,10 +30,6 @@ const LOOKS: usize = 12;
 const SURE: usize = 3;
 /// The pause before a tree in which something is wrong is looked at again: longer than a step takes.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Entries that are READ at once.
-const ENTRIES: usize = 64;
-/// Problems with entries that are put into words.
-const SHOWN: usize = 100;
 
 /// What a full check of a replica's ordered index found.
 #[derive(Clone, Debug)]
@@ -125,7 +121,7 @@ impl<Q: QueuePair> ScanLink<Q> {
         });
         drop(image);
         let mut entries = 0;
-        for chunk in items.entries.chunks(ENTRIES) {
+        for chunk in items.entries.chunks(VALUES) {
             let item = |(entry, csn, key): &(EntryRef, Csn, Range<usize>)| Item {
                 entry: *entry,
                 csn: *csn,
@@ -134,9 +130,7 @@ impl<Q: QueuePair> ScanLink<Q> {
             let chunk: Vec<Item<'_>> = chunk.iter().map(item).collect();
             let wrong = self.wrong_entries(&chunk, options)?;
             entries += (chunk.len() - wrong.len()) as u64;
-            tree.problem_count += wrong.len() as u64;
-            let room = SHOWN.saturating_sub(tree.problems.len());
-            tree.problems.extend(wrong.into_iter().take(room));
+            wrong.into_iter().for_each(|why| tree.problem(why));
         }
         Ok(OrderedReport { header, tree, entries })
     }

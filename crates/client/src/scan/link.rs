@@ -52,7 +52,7 @@ impl<Q> Scans<Q> {
 
     /// Asks this replica next; `false` if there is no connection to it.
     pub(crate) fn take_up(&mut self, address: &Address) -> bool {
-        let at = self.links.iter().position(|link| link.address == *address);
+        let at = self.links.iter().position(|link| *link.address == *address);
         if let Some(at) = at {
             let link = self.links.remove(at);
             self.links.push(link);
@@ -76,7 +76,7 @@ pub(super) struct Landed {
 }
 
 pub(crate) struct ScanLink<Q> {
-    pub(crate) address: Address,
+    pub(crate) address: Arc<Address>,
     qp: Q,
     mailbox: Mailbox,
     pub(super) sums: SumKey,
@@ -138,7 +138,7 @@ impl<Q: QueuePair> ScanLink<Q> {
         }
         let own = ring.memory().clone();
         Ok(ScanLink {
-            address: address.clone(),
+            address: Arc::new(address.clone()),
             mailbox: Mailbox::new(own, RING_REGION, welcome.ring_bytes, SCAN_MESSAGE_MAX),
             qp: connected.qp,
             sums: SumKey::new(welcome.sum_key),

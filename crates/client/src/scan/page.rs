@@ -1,5 +1,7 @@
 //! A page: what the caller gets, and how it is made of an answer.
 
+use std::sync::Arc;
+
 use longarm_base::{Csn, EntryRef, Term, UnixMillis};
 use longarm_fabric::Address;
 use longarm_wire::{Bad, ScanAnswer, ScanItem as WireItem, ScanValue, TreeMoment};
@@ -47,7 +49,7 @@ pub(crate) struct Made {
     /// The tree, and its step.
     pub(crate) moment: TreeMoment,
     /// The replica that has the tree.
-    pub(crate) replica: Address,
+    pub(crate) replica: Arc<Address>,
     /// The leader on which the client had its lease.
     pub(crate) boot: u64,
     pub(crate) term: Term,

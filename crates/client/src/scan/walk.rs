@@ -41,7 +41,7 @@ const AGAIN: u32 = 8;
 /// Leaves that are READ at once.
 const LEAVES: usize = 16;
 /// Values, or marks, that are READ at once.
-const VALUES: usize = 64;
+pub(super) const VALUES: usize = 64;
 /// Values longer than this are READ one by one, as those that a server names.
 pub(super) const NEAR_MAX: u32 = 4096;
 /// Steps to the right on one level from which on the node that led there is forgotten.

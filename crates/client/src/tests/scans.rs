@@ -336,7 +336,7 @@ fn is_whole(three: &mut Three, client: &mut Client<Any>, scan: &Scan, lost: Lost
     client.scan_page(&Scan::all().limit(1), None).expect("a page");
     let leader = three.leader();
     let link = client.scans.links.last().expect("a replica was just asked");
-    let asked = three.addresses.iter().position(|address| *address == link.address).expect("one of three");
+    let asked = three.addresses.iter().position(|address| *address == *link.address).expect("one of three");
     let node = match lost {
         Lost::Leader | Lost::ReplacedLeader => leader,
         Lost::Asked => asked,
@@ -365,7 +365,7 @@ fn is_whole(three: &mut Three, client: &mut Client<Any>, scan: &Scan, lost: Lost
     let wanted: Vec<_> = (0..FIXED).map(fixed).collect();
     let missing = wanted.iter().filter(|key| found.binary_search(key).is_err()).count();
     assert!(found == wanted, "{lost:?}: {missing} of {FIXED} are missing");
-    let now_asked = client.scans.links.last().map(|link| &link.address);
+    let now_asked = client.scans.links.last().map(|link| &*link.address);
     match lost {
         Lost::Leader => {}
         Lost::ReplacedLeader => {

@@ -76,7 +76,7 @@ fn a_leader_stands_in_until_a_follower_is_ready() {
     assert_eq!(client.scan_page(&Scan::all(), None).expect("a page").items.len(), 1);
     client.delete(b"z").expect("delete");
     shows(&mut client, 37, Duration::from_secs(2));
-    let asked = |client: &Client<Any>| client.scans.links.last().map(|link| link.address.clone());
+    let asked = |client: &Client<Any>| client.scans.links.last().map(|link| Address::clone(&link.address));
     assert_eq!(asked(&client).as_ref(), Some(&three.addresses[leader]));
     three.ordered = true;
     three.start_one(lost);

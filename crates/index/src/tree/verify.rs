@@ -33,7 +33,8 @@ pub struct TreeReport {
 }
 
 impl TreeReport {
-    fn problem(&mut self, text: String) {
+    /// Notes a broken invariant: counted, and kept in words if there are few.
+    pub fn problem(&mut self, text: String) {
         self.problem_count += 1;
         if self.problems.len() < PROBLEMS_SHOWN {
             self.problems.push(text);
