@@ -286,6 +286,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         table.load_place(&self.memory, pair, slot, &[0; GROUPS_MAX])
     }
 
+    #[inline]
     pub(super) fn lock_pair(&self, table: &Table, pair: u64) -> Header {
         let at = table.header_at(pair);
         let id = u64::from(table.id) << 32;
@@ -307,10 +308,12 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         self.header(table, pair)
     }
 
+    #[inline]
     pub(super) fn unlock_pair(&self, table: &Table, pair: u64) {
         self.memory.store(table.header_at(pair) + header::OWNER, u64::from(table.id) << 32);
     }
 
+    #[inline]
     pub(super) fn header(&self, table: &Table, pair: u64) -> Header {
         let mut line = [0; 64];
         self.memory.copy_out(table.header_at(pair), &mut line);
@@ -338,6 +341,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         Found { slot, kind, bytes, beside }
     }
 
+    #[inline]
     fn slot_place(&self, table: &Table, pair: u64, slot: usize, header: &Header) -> u64 {
         table.slot_at(pair, slot, &header.groups).expect("an existing slot has a place")
     }

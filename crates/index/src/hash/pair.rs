@@ -48,6 +48,7 @@ impl<M: OwnedWords, E: Entries> LockedPair<'_, M, E> {
     }
 
     /// The record of `key`, which has the hash the pair was locked with.
+    #[inline]
     pub fn find(&self, key: &[u8]) -> Option<Found> {
         let slot = self.records(self.candidates()).find(|found| match found.record() {
             Record::Inline { key: have, .. } => have == key,
@@ -105,11 +106,13 @@ impl<M: OwnedWords, E: Entries> LockedPair<'_, M, E> {
 
     /// The records in these slots.
     fn records(&self, mut slots: u32) -> impl Iterator<Item = Found> {
-        std::iter::from_fn(move || {
+        let each = move || {
             let slot = (slots != 0).then_some(slots.trailing_zeros() as usize)?;
             slots &= slots - 1;
-            Some(self.owner.read_slot(&self.live().table, self.pair, slot, &self.header))
-        })
+            Some(slot)
+        };
+        let table = &self.live().table;
+        std::iter::from_fn(each).map(|slot| self.owner.read_slot(table, self.pair, slot, &self.header))
     }
 
     /// Makes sure that a following insert (or the replace of `found`) has its slot; changes nothing a reader
@@ -188,6 +191,7 @@ impl<M: OwnedWords, E: Entries> LockedPair<'_, M, E> {
 
 impl<M: OwnedWords, E: Entries> IndexGuard<'_, M, E> {
     /// Locks the pair where a key of this hash belongs, following moved pairs.
+    #[inline]
     pub fn lock(&self, hash: Hash) -> LockedPair<'_, M, E> {
         let (owner, state) = (self.owner, &*self.state);
         for at in 0..state.live.len() {

@@ -22,6 +22,7 @@ impl Table {
     }
 
     /// The word of a slot of a pair whose header names these groups.
+    #[inline]
     fn place_word(&self, pair: u64, slot: usize, groups: &[u32; GROUPS_MAX]) -> u64 {
         let base = self.shape.base_slots();
         let slot = match slot.checked_sub(base) {
@@ -39,6 +40,7 @@ impl Table {
         memory.prefetch(self.place_word(pair, slot, &[0; GROUPS_MAX]));
     }
 
+    #[inline]
     pub(super) fn load_place<M: OwnedWords>(
         &self,
         memory: &M,
@@ -51,6 +53,7 @@ impl Table {
         (word != 0).then_some(EntryRef { offset, len: (word >> OFFSET_BITS) as u32 * 8 })
     }
 
+    #[inline]
     pub(super) fn store_place<M: OwnedWords>(
         &self,
         memory: &M,
