@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use longarm_base::limits::SEGMENT_BYTES;
 use longarm_base::{Csn, EntryRef, Nanos, Term, UnixMillis};
 use longarm_host::Pause;
 use longarm_index::control::Control;
@@ -29,6 +30,10 @@ use crate::worker_context::WorkerContext;
 /// Tries of an operation. It starts again when another writer came between, or when the index made room. Each
 /// try loses only to a change of the very same pair.
 pub const ATTEMPTS: u32 = 64;
+
+/// The part of the memory limit, and the most segments, whose pages stay with the process when they are free.
+const POOL_SHARE: u64 = 32;
+const POOL_MOST: u64 = 64;
 
 pub type PairOf<'a, M> = LockedPair<'a, M, Arena<M>>;
 
@@ -137,6 +142,7 @@ pub(crate) fn store_of<M: OwnedWords>(
     sums: SumKey,
     options: &EngineOptions,
 ) -> Result<Store<M>, CreateEngineError> {
+    let pool = (budget.limit() / SEGMENT_BYTES / POOL_SHARE).min(POOL_MOST) as u32;
     let (usual, records) = (StoreOptions::default(), u32::from(options.term.is_some()));
     let store_options = StoreOptions {
         streams: options.workers + 1,
@@ -145,7 +151,7 @@ pub(crate) fn store_of<M: OwnedWords>(
         ask_release: options.term.is_some(),
         reserve: usual.reserve + records,
         records,
-        ..usual
+        pool: usual.pool.max(pool),
     };
     Ok(match options.term {
         None => Store::create(arena, budget, store_options, sums)?,

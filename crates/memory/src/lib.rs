@@ -31,7 +31,7 @@ pub use checksum::{Hash, HashKey, SumKey};
 pub use journal::{Cut, Journal, JournalPart};
 #[cfg(feature = "recycle")]
 pub use mapped::recycle::recycling;
-pub use mapped::{Mapped, ReadOnly};
+pub use mapped::{HUGE_PAGE, Mapped, ReadOnly};
 pub use region::{Backing, Region, RegionError, RegionOptions};
 pub use words::{OwnedWords, Words};
 

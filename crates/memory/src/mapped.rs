@@ -28,7 +28,7 @@ const STRING_COPY_MIN: usize = if cfg!(target_arch = "x86_64") { 512 } else { us
 const LINE: usize = 64;
 
 /// Bytes of a huge page.
-pub(crate) const HUGE_PAGE: u64 = 2 << 20;
+pub const HUGE_PAGE: u64 = 2 << 20;
 
 /// One mmap, unmapped when the last user is gone.
 pub(crate) struct Mapping {

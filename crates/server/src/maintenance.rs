@@ -1,6 +1,6 @@
 //! The maintenance thread: it does everything that may happen a little later. It grows the index and moves
-//! its pairs, frees tables and segments past their quarantine, collects nearly dead segments, expires,
-//! evicts, and forgets sessions.
+//! its pairs, frees tables and segments past their quarantine, collects nearly dead segments, has the arena
+//! stand in huge pages, expires, evicts, and forgets sessions.
 //!
 //! Each pass is bounded. With nothing to do it sleeps longer and longer; a thread that runs short of memory
 //! pokes it.
@@ -15,7 +15,7 @@ use longarm_host::Pause;
 use longarm_host::observe::{ReplicaStep, reach};
 use longarm_index::hash::Moved;
 use longarm_memory::Mapped;
-use longarm_store::{Collector, Work};
+use longarm_store::{Collector, HugePace, Work};
 
 use crate::move_rate::MoveRate;
 use crate::shared::Shared;
@@ -80,6 +80,7 @@ pub(crate) struct Maintenance<Q> {
     eviction: Cursor,
     last_pass: Nanos,
     last_forget: Nanos,
+    huge: HugePace,
     /// When it last began to look for work.
     last_look: Nanos,
     /// The time that it had for its work until this pass, see `Shortage`; and when by that time it last freed
@@ -158,6 +159,7 @@ impl<Q: QueuePair> Maintenance<Q> {
             eviction: Cursor::default(),
             last_pass: now,
             last_forget: now,
+            huge: HugePace::default(),
             worked,
             last_gain: worked,
             last_look: now,
@@ -239,6 +241,7 @@ impl<Q: QueuePair> Maintenance<Q> {
         let (growing, collecting) = (self.grow(times), self.collect(times));
         let evicting = !collecting && self.evict(times);
         let more = [growing, collecting, evicting, self.expire(times)];
+        self.populate(times.now);
         self.forget(times.now);
         self.last_pass = times.now;
         let more = more.contains(&true);
@@ -257,6 +260,17 @@ impl<Q: QueuePair> Maintenance<Q> {
         if now.since(self.last_forget) >= FORGET_EVERY.min(Nanos(share)) {
             self.last_forget = now;
             core.sessions.forget(now, core.engine.stable_point());
+        }
+    }
+
+    /// Has one more block of the arena stand in a huge page, if it is time for that.
+    fn populate(&mut self, now: Nanos) {
+        let core = &self.shared.core;
+        if self.huge.is_due(now, core.engine.csn().0) {
+            let begun = core.timestamps().now;
+            if core.engine.store.populate_some() {
+                self.huge.took(begun, core.timestamps().now);
+            }
         }
     }
 

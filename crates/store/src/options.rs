@@ -19,7 +19,8 @@ pub struct StoreOptions {
     /// The time between the death of a segment and its reuse; longer than any READ that may still be
     /// accepted.
     pub quarantine: Nanos,
-    /// Freed segments whose pages are kept for the next claim instead of given back to the system.
+    /// Free segments up to which the pages of a freed one are kept for the next claim, instead of given back
+    /// to the system.
     pub pool: u32,
     /// The term in which this store writes; [`Term::ZERO`] on a node that is not replicated.
     pub term: Term,

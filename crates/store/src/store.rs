@@ -69,7 +69,7 @@ pub struct Store<M> {
     stable: Counter,
     /// Writers seal the segments that they opened by then: they hold the watermark down.
     seal_before: Counter,
-    budget: Arc<Budget>,
+    pub(crate) budget: Arc<Budget>,
 }
 
 /// The contents of the store, counted at one moment per segment.

@@ -28,7 +28,7 @@ use longarm_memory::{Budget, Hash, OwnedWords, SumKey};
 use longarm_store::object::set_superseded;
 use longarm_store::segment::Line;
 use longarm_store::segment::layout::segment_of;
-use longarm_store::{ArenaView, Entry, EntryKind, Settled, SettledWatcher};
+use longarm_store::{ArenaView, Entry, EntryKind, Populated, Settled, SettledWatcher};
 
 use crate::engine::{Engine, store_of};
 use crate::entries::Arena;
@@ -44,6 +44,7 @@ pub struct Standby<M: OwnedWords> {
     pub settled: Settled,
     /// The index and the rest that was built from it.
     pub built: Built<M>,
+    populated: Populated,
 }
 
 /// The index and the rest that was built from settled entries.
@@ -97,7 +98,7 @@ impl<M: OwnedWords + Clone + 'static> Standby<M> {
             segments: Vec::new(),
             full: false,
         };
-        Ok(Standby { settled: Settled::default(), built })
+        Ok(Standby { settled: Settled::default(), built, populated: Populated::default() })
     }
 
     /// The engine over the arena of this index, and what was found there.
@@ -106,7 +107,7 @@ impl<M: OwnedWords + Clone + 'static> Standby<M> {
         sums: SumKey,
         options: EngineOptions,
     ) -> Result<(Engine<M>, Recovered), CreateEngineError> {
-        let Standby { settled, built } = self;
+        let Standby { settled, built, .. } = self;
         let budget = built.budget.clone();
         let mut store = store_of(built.arena.memory.clone(), budget.clone(), sums, &options)?;
         store.presume(&settled, |segment| built.live(segment));
@@ -123,6 +124,11 @@ impl<M: OwnedWords + Clone> Standby<M> {
         }
         let memory = self.built.arena.memory.clone();
         self.settled.look(ArenaView { memory: &memory, sums }, term, floors, bytes, &mut self.built);
+    }
+
+    /// Has one more block of the arena stand in a huge page. `true` if that took some time.
+    pub fn populate_arena(&mut self, sums: &SumKey) -> bool {
+        self.populated.advance(&self.built.arena.memory, sums)
     }
 
     /// Forgets the outcomes of versions up to this one, for which nobody asks any more. What entries said of

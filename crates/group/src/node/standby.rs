@@ -40,7 +40,12 @@ impl<T: Transport> Node<T> {
         match &mut self.standby.index {
             Some(standby) => {
                 standby.forget_aged(aged);
-                standby.look(&self.arena.sums, sync, &floors, bytes)
+                standby.look(&self.arena.sums, sync, &floors, bytes);
+                let begun = longarm_host::now();
+                let written = floors.iter().sum();
+                if self.standby.huge.is_due(begun, written) && standby.populate_arena(&self.arena.sums) {
+                    self.standby.huge.took(begun, longarm_host::now());
+                }
             }
             None => self.standby.pace.wait(now + AGAIN),
         }

@@ -4,7 +4,7 @@ use longarm_base::{Mutant, Term};
 use longarm_engine::recover::Standby;
 use longarm_memory::{Mapped, SumKey};
 use longarm_replica::{KeptMemory, Prepare};
-use longarm_store::Settled;
+use longarm_store::{HugePace, Settled};
 
 use super::pace::Pace;
 
@@ -16,6 +16,7 @@ pub(super) struct StandbyIndex {
     /// before all that the leader pushes has landed.
     pub barred: bool,
     pub pace: Pace,
+    pub huge: HugePace,
     /// What is settled while there is no index: nothing.
     nothing: Settled,
     /// The number of items for which an index was too small.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use longarm_base::limits::{PAIR_SLOTS_MAX, TABLES_MAX};
 use longarm_base::{Csn, Mutant, Nanos};
-use longarm_memory::{Hash, OwnedWords};
+use longarm_memory::{HUGE_PAGE, Hash, OwnedWords};
 
 use super::layout::{EXTENDED_SHARE, PairShape, Table, indicator};
 use super::owner::{Bound, Entries, Full, IndexState, LiveTable, NoRoom, Owner, Retired, Since};
@@ -24,8 +24,6 @@ use super::slot::Record;
 const DOUBLE_BELOW: u64 = 16 << 20;
 /// Small tables grow faster, so that a burst of inserts does not outrun the moves.
 const QUADRUPLE_BELOW: u64 = 1 << 20;
-/// Memory is taken in blocks of a huge page.
-const BLOCK: u64 = 2 << 20;
 /// A pair that can take no more keys makes a table grow only if one of so many of its slots is taken: where
 /// nobody chose the keys, so full a pair is not found in so empty a table.
 const GROWS_FROM: u64 = 4;
@@ -98,7 +96,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
 
     /// Takes memory for the first `bytes` of a table.
     fn populate(&self, live: &LiveTable, bytes: u64) {
-        let until = bytes.next_multiple_of(BLOCK).min(self.bytes_of(&live.table));
+        let until = bytes.next_multiple_of(HUGE_PAGE).min(self.bytes_of(&live.table));
         // Relaxed: who takes a block twice does no harm.
         let from = live.populated.fetch_max(until, Ordering::Relaxed);
         if from < until {
@@ -116,7 +114,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         let from = live.populated.load(Ordering::Relaxed);
         let any = from < self.bytes_of(&live.table);
         if any {
-            self.populate(live, from + BLOCK);
+            self.populate(live, from + HUGE_PAGE);
         }
         any
     }
@@ -148,7 +146,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
                 return Some(at);
             }
             // Large tables begin where a huge page does.
-            at = at.max(if bytes < BLOCK { to } else { to.next_multiple_of(BLOCK) });
+            at = at.max(if bytes < HUGE_PAGE { to } else { to.next_multiple_of(HUGE_PAGE) });
         }
         (at + bytes <= self.memory.bytes()).then_some(at)
     }

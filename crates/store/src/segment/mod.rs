@@ -1,6 +1,7 @@
 //! Segments: the table that describes them, their claims and releases, how much of each is alive, and the
 //! check of a whole arena from its bytes.
 
+pub(crate) mod block;
 mod found;
 mod free;
 mod known;

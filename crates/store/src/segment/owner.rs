@@ -12,6 +12,7 @@ use longarm_base::limits::SEGMENT_BYTES;
 use longarm_base::{Csn, Nanos, Term};
 use longarm_memory::{Budget, OwnedWords, SumKey};
 
+use super::block::{AHEAD, BLOCK, Supply};
 use super::found::FoundSegments;
 use super::free::FreeMap;
 use super::known::{LedgerSegment, Phase};
@@ -82,6 +83,11 @@ pub(crate) struct Ledger {
     pub dead: VecDeque<u32>,
     /// Segments with the time from which they may be reused, oldest first.
     pub quarantine: VecDeque<(Nanos, u32)>,
+    supply: Supply,
+    /// By block: whether it stands in a huge page, as far as one was asked for.
+    huge: Vec<bool>,
+    /// The block with which the search for one in use goes on.
+    next_block: u32,
     /// Whether a claim failed since a segment was last freed.
     pub pressed: bool,
     /// The number of segments and runs freed.
@@ -121,6 +127,7 @@ impl Ledger {
     }
 
     fn with(segments: Vec<LedgerSegment>, free: FreeMap, credit: u32, reserve: u32) -> Ledger {
+        let huge = vec![false; segments.len() / BLOCK as usize];
         Ledger {
             segments,
             free,
@@ -131,6 +138,9 @@ impl Ledger {
             ages: BTreeSet::new(),
             dead: VecDeque::new(),
             quarantine: VecDeque::new(),
+            supply: Supply::default(),
+            huge,
+            next_block: 0,
             pressed: false,
             releases: 0,
             guarded: false,
@@ -234,6 +244,45 @@ impl Ledger {
         Ok(taken.expect("a run this long was free"))
     }
 
+    /// The first segment of a block that is to stand in a huge page: if few free segments have pages, and
+    /// claims may take more, one of those that have none; else one in use.
+    pub(crate) fn next_block(&mut self, budget: &Budget) -> Option<u32> {
+        if !self.supply.has_any() {
+            return None;
+        }
+        let left = budget.limit().saturating_sub(budget.used());
+        if self.free.kept() < AHEAD && left >= u64::from(AHEAD) * SEGMENT_BYTES {
+            let bare = self.free.bare_block(BLOCK).filter(|first| !self.huge[(first / BLOCK) as usize]);
+            return bare.or_else(|| self.used_block());
+        }
+        self.used_block()
+    }
+
+    /// The next block, in turn, of which all segments are in use, and that was not asked for.
+    fn used_block(&mut self) -> Option<u32> {
+        let blocks = self.huge.len() as u32;
+        let from = self.next_block;
+        let turn = (0..blocks).map(|i| (from + i) % blocks);
+        let segments = &self.segments;
+        let used = |block: u32| {
+            let of = (block * BLOCK) as usize..((block + 1) * BLOCK) as usize;
+            segments[of].iter().all(|known| !matches!(known.phase, Phase::Free | Phase::Leaving))
+        };
+        let found = turn.into_iter().find(|&block| !self.huge[block as usize] && used(block))?;
+        self.next_block = found + 1;
+        Some(found * BLOCK)
+    }
+
+    /// Notes that the system gave that block a huge page, or had none.
+    pub(crate) fn populated(&mut self, first: u32, taken: bool) {
+        self.supply.note(taken);
+        // It is not asked for again before pages of it went back.
+        self.huge[(first / BLOCK) as usize] = true;
+        if taken {
+            self.free.keep(first, BLOCK);
+        }
+    }
+
     /// The segments that hold the watermark down, the first of them first.
     pub(crate) fn oldest(&self) -> impl Iterator<Item = u32> {
         self.ages.iter().map(|&(_, head)| head)
@@ -267,6 +316,13 @@ impl Ledger {
         run
     }
 
+    /// Notes that the pages of a segment went back to the system.
+    fn went_back(&mut self, segment: u32) {
+        if let Some(huge) = self.huge.get_mut((segment / BLOCK) as usize) {
+            *huge = false;
+        }
+    }
+
     /// Gives back the segments that [`begin_release`](Self::begin_release) began with; the reserve is filled
     /// up first.
     pub(crate) fn release(&mut self, budget: &Budget, first: u32, run: u32, stable: Csn, kept: bool) {
@@ -278,6 +334,9 @@ impl Ledger {
             segment.collecting = false;
         }
         self.free.put(first, run, kept);
+        if !kept {
+            (first..first + run).for_each(|segment| self.went_back(segment));
+        }
         let refilled = run.min(self.reserve - self.credit);
         self.credit += refilled;
         budget.give((run - refilled) as u64 * SEGMENT_BYTES);

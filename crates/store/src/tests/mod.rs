@@ -1,6 +1,7 @@
 //! The store as a whole: its life from full to empty, its limits, its twin, and its schedules.
 
 mod adopt;
+mod huge;
 mod life;
 mod model;
 mod release;
