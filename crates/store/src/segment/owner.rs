@@ -262,13 +262,13 @@ impl Ledger {
     fn used_block(&mut self) -> Option<u32> {
         let blocks = self.huge.len() as u32;
         let from = self.next_block;
-        let turn = (0..blocks).map(|i| (from + i) % blocks);
+        let mut turn = (0..blocks).map(|i| (from + i) % blocks);
         let segments = &self.segments;
         let used = |block: u32| {
             let of = (block * BLOCK) as usize..((block + 1) * BLOCK) as usize;
             segments[of].iter().all(|known| !matches!(known.phase, Phase::Free | Phase::Leaving))
         };
-        let found = turn.into_iter().find(|&block| !self.huge[block as usize] && used(block))?;
+        let found = turn.find(|&block| !self.huge[block as usize] && used(block))?;
         self.next_block = found + 1;
         Some(found * BLOCK)
     }
