@@ -16,8 +16,10 @@ use longarm_group::Phase;
 use longarm_group::Pulse;
 
 /// How long a write may wait for memory to be freed, beyond the quarantine of freed memory: of the time that
-/// the maintenance thread has for its work. If no memory can be freed, that thread says so much sooner.
-const MEMORY_WAIT: Nanos = Nanos::from_millis(2000);
+/// the maintenance thread has for its work. If no memory can be freed, that thread says so much sooner. A
+/// sweep over a memory full of tombstones takes 1.5 s on two cores that are busy otherwise, and writes get
+/// little before its end. A client waits for five seconds, if it is not told otherwise.
+const MEMORY_WAIT: Nanos = Nanos::from_millis(4_000);
 
 /// The means with which a worker executes requests.
 pub(crate) struct Execution<'a> {
