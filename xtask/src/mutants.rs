@@ -265,33 +265,36 @@ pub fn run(finders: &Finders) -> Result<bool, String> {
     let (by_sim, by_test): (Vec<_>, Vec<_>) =
         finders.wanted.iter().partition(|(_, finder)| matches!(finder, Sim(..)));
     // The simulator takes all cores; a test has one, or waits.
-    let all = [look_for(finders, &by_sim, 1), look_for(finders, &by_test, 2)];
-    all.into_iter().try_fold(true, |all, found| Ok(all && found?))
+    let missed = [look_for(finders, &by_sim, 1), look_for(finders, &by_test, 2)].concat();
+    // Said last, where a reader of a long log looks first.
+    missed.iter().for_each(|mutant| println!("not found: {mutant}"));
+    Ok(missed.is_empty())
 }
 
-/// Looks for these, so many at once.
-fn look_for(finders: &Finders, mutants: &[&(&str, Finder)], at_once: usize) -> Result<bool, String> {
+/// Looks for these, so many at once; returns those that were not found, with what stood in the way.
+fn look_for(finders: &Finders, mutants: &[&(&'static str, Finder)], at_once: usize) -> Vec<String> {
     let next = AtomicUsize::new(0);
     let look = || {
-        let mut all = true;
+        let mut missed = Vec::new();
         // Relaxed: each number is taken once, and nothing else is told by it.
         while let Some((mutant, finder)) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
             let (how, verdict) = match finder {
                 Sim(scenario, first) => {
                     let seeds = format!("{first}..{}", first + WITHIN);
-                    (format!("{scenario} {seeds}"), simulated(finders, mutant, scenario, &seeds)?)
+                    (format!("{scenario} {seeds}"), simulated(finders, mutant, scenario, &seeds))
                 }
-                Test(package, name) => (format!("{package} {name}"), tested(finders, mutant, package, name)?),
+                Test(package, name) => (format!("{package} {name}"), tested(finders, mutant, package, name)),
             };
-            println!("{mutant:18} {how:40} {}", verdict.as_deref().unwrap_or("SURVIVED"));
-            all &= verdict.is_some();
+            let verdict = verdict.and_then(|found| found.ok_or_else(|| "SURVIVED".into()));
+            let (Ok(said) | Err(said)) = &verdict;
+            println!("{mutant:18} {how:40} {said}");
+            missed.extend(verdict.err().map(|why| format!("{mutant}: {why}")));
         }
-        Ok(all)
+        missed
     };
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..at_once).map(|_| scope.spawn(look)).collect();
-        let found = threads.into_iter().map(|thread| thread.join().expect("no look panics"));
-        found.collect::<Result<Vec<_>, String>>().map(|found| found.into_iter().all(|all| all))
+        threads.into_iter().flat_map(|thread| thread.join().expect("no look panics")).collect()
     })
 }
 
@@ -307,14 +310,16 @@ fn simulated(finders: &Finders, mutant: &str, scenario: &str, seeds: &str) -> Re
 
 /// How a test found it, if it did. The test must be there, and find nothing where there is no fault.
 fn tested(finders: &Finders, mutant: &str, package: &str, name: &str) -> Result<Option<String>, String> {
-    let run = |mutant, result: &str| -> Result<bool, String> {
-        let output = output(&mut finders.test(mutant, package, name))?;
-        Ok(String::from_utf8_lossy(&output.stdout).contains(result))
-    };
-    if !run("none", "test result: ok. 1 passed")? {
-        return Err(format!("{package} has no test {name} that passes where there is no fault"));
+    let run = |mutant| output(&mut finders.test(mutant, package, name));
+    let said = |output: Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    let sound = said(run("none")?);
+    if !sound.contains("test result: ok. 1 passed") {
+        let why = sound.lines().skip_while(|line| !line.contains("panicked at")).nth(1);
+        let why = why.unwrap_or("there is no such test");
+        return Err(format!("its test does not pass where there is no fault: {why}"));
     }
-    Ok(run(mutant, "test result: FAILED. 0 passed; 1 failed")?.then(|| "the test fails".into()))
+    let found = said(run(mutant)?).contains("test result: FAILED. 0 passed; 1 failed");
+    Ok(found.then(|| "the test fails".into()))
 }
 
 fn output(program: &mut Command) -> Result<Output, String> {
