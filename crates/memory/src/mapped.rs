@@ -8,6 +8,7 @@
 #[cfg(feature = "recycle")]
 pub(crate) mod recycle;
 
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,6 +27,10 @@ const STRING_COPY_MIN: usize = if cfg!(target_arch = "x86_64") { 512 } else { us
 /// Bytes of a cache line, which most READs of an index fetch.
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
+
+/// How often the system is asked for a huge page that it cannot give at the moment. One call takes less than
+/// a millisecond, and about every second one is in vain while a table is filled.
+const COLLAPSE_TRIES: u32 = 5;
 
 /// Bytes of a huge page.
 pub const HUGE_PAGE: u64 = 2 << 20;
@@ -248,20 +253,30 @@ impl Mapping {
         let mut taken = 0;
         let last = (at + len) / HUGE_PAGE * HUGE_PAGE;
         for block in (at.next_multiple_of(HUGE_PAGE)..last).step_by(HUGE_PAGE as usize) {
-            // The kernel wants a page to begin with. Relaxed: only that it is loaded counts, which the
-            // compiler must not see through.
-            std::hint::black_box(self.word(block).load(Ordering::Relaxed));
-            // SAFETY: a whole block inside our own mapping; it changes the pages behind it, no byte of them.
-            let collapsed = unsafe {
-                libc::madvise(self.base.add(block as usize).cast(), HUGE_PAGE as usize, libc::MADV_COLLAPSE)
-            };
-            if collapsed != 0 {
+            match self.collapse(block) {
+                Ok(()) => taken += HUGE_PAGE,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 // Linux before 6.1, pages switched off, or none left: ordinary pages come when touched.
-                break;
+                Err(_) => break,
             }
-            taken += HUGE_PAGE;
         }
         taken
+    }
+
+    /// Has a block stand in a huge page.
+    fn collapse(&self, block: u64) -> std::io::Result<()> {
+        // The kernel wants a page to begin with. Relaxed: only that it is loaded counts, which the compiler
+        // must not see through.
+        std::hint::black_box(self.word(block).load(Ordering::Relaxed));
+        persist(|| {
+            // SAFETY: a whole block inside our own mapping; it changes the pages behind it, no byte of them.
+            match unsafe {
+                libc::madvise(self.base.add(block as usize).cast(), HUGE_PAGE as usize, libc::MADV_COLLAPSE)
+            } {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        })
     }
 
     fn next_written(&self, at: u64) -> u64 {
@@ -326,6 +341,22 @@ unsafe fn string_copy(from: *const u8, to: *mut u8, words: usize) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     unreachable!("{words} words from {from:?} to {to:?}: no copy is long enough for this here");
+}
+
+/// Asks again, a few times, for what the system has not at the moment: it has no huge page for a block while
+/// another thread takes a page of it, as happens where a table is filled meanwhile.
+fn persist(mut ask: impl FnMut() -> std::io::Result<()>) -> std::io::Result<()> {
+    let busy = |answer: &std::io::Result<()>| {
+        answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    };
+    let mut answer = ask();
+    for _ in 1..COLLAPSE_TRIES {
+        if !busy(&answer) {
+            break;
+        }
+        answer = ask();
+    }
+    answer
 }
 
 /// Copies one line: as [`string_copy`] (each half of a 16-byte load is one access of the first cache).
@@ -463,5 +494,32 @@ impl OwnedWords for Mapped {
     fn fence(&self) {
         // SeqCst: a full fence, so that write-backs come before the stores that publish them.
         std::sync::atomic::fence(Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by the huge pages of an index: when writes had become faster the system had none for every
+    /// second block at that moment, and nothing asked again.
+    #[test]
+    fn a_huge_page_that_is_refused_for_the_moment_is_asked_for_again() {
+        let error = |code| Err(std::io::Error::from_raw_os_error(code));
+        let outcome = |answers: &[i32]| {
+            let mut answers = answers.iter();
+            let last = persist(|| match answers.next().expect("one more time") {
+                0 => Ok(()),
+                code => error(*code),
+            });
+            (last.err().and_then(|error| error.raw_os_error()).unwrap_or(0), answers.len())
+        };
+        assert_eq!(outcome(&[0, 0]), (0, 1));
+        assert_eq!(outcome(&[libc::EAGAIN, libc::EAGAIN, 0, 0]), (0, 1));
+        assert_eq!(outcome(&[libc::EAGAIN; COLLAPSE_TRIES as usize + 1]), (libc::EAGAIN, 1));
+        for none in [libc::EINVAL, libc::ENOMEM, libc::EBUSY] {
+            assert_eq!(outcome(&[none, 0]), (none, 1));
+            assert_eq!(outcome(&[libc::EAGAIN, none, 0]), (none, 1));
+        }
     }
 }

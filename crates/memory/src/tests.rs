@@ -161,6 +161,20 @@ fn populating_changes_no_byte_and_takes_whole_blocks() {
 }
 
 #[test]
+fn populating_changes_no_byte_that_another_thread_writes_meanwhile() {
+    const BLOCK: u64 = 2 << 20;
+    const BLOCKS: u64 = 15;
+    let memory = region(BLOCKS * BLOCK).memory().clone();
+    // All blocks at once, a page of each in turn.
+    let pages = || (0..BLOCKS * BLOCK / 4096).map(|n| (n % BLOCKS * BLOCK + n / BLOCKS * 4096, n + 1));
+    std::thread::scope(|scope| {
+        scope.spawn(|| pages().for_each(|(page, value)| memory.store(page, value)));
+        memory.populate(0, BLOCKS * BLOCK);
+    });
+    assert!(pages().all(|(page, value)| memory.load(page) == value));
+}
+
+#[test]
 fn no_key_is_weak() {
     for key in [0, 1, 2, 3, 1 << 63, u64::MAX] {
         let key = SumKey::new(key);
