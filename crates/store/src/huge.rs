@@ -23,6 +23,8 @@ const REST: u64 = 3;
 const LITTLE: u64 = 32_000;
 /// The time over which a caller measures how much is written.
 const WINDOW: Nanos = Nanos::from_millis(100);
+/// Such times in a row, after which it begins: what is written comes in bursts, with pauses between them.
+const QUIET: u32 = 10;
 
 /// When a caller may ask for the next block: while little is written, and so that all of them together take a
 /// quarter of a core's time at most.
@@ -31,8 +33,8 @@ pub struct HugePace {
     at: Nanos,
     /// When the window began, and how many entries there had been.
     window: Option<(Nanos, u64)>,
-    /// Whether little was written in the window before it.
-    quiet: bool,
+    /// Windows in a row before it, in each of which little was written.
+    quiet: u32,
 }
 
 impl HugePace {
@@ -43,10 +45,11 @@ impl HugePace {
         if passed >= WINDOW.0 {
             // In a new term they are counted anew.
             let news = u128::from(written.saturating_sub(before));
-            self.quiet = news * 1_000_000_000 <= u128::from(LITTLE) * u128::from(passed);
+            let little = news * 1_000_000_000 <= u128::from(LITTLE) * u128::from(passed);
+            self.quiet = if little { self.quiet.saturating_add(1) } else { 0 };
             self.window = Some((now, written));
         }
-        self.quiet && now >= self.at
+        self.quiet >= QUIET && now >= self.at
     }
 
     /// Notes when a block was asked for, and when it was there.

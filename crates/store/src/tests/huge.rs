@@ -128,7 +128,7 @@ fn blocks_take_a_small_part_of_the_time() {
     let mut pace = HugePace::default();
     let (mut now, mut spent) = (Nanos::from_millis(1), 0);
     let begun = now;
-    for i in 0..10_000u64 {
+    for i in 0..100_000u64 {
         if pace.is_due(now, 0) {
             let took = 100_000 + i % 7 * 1_000_000;
             pace.took(now, now + Nanos(took));
@@ -142,18 +142,19 @@ fn blocks_take_a_small_part_of_the_time() {
 }
 
 #[test]
-fn blocks_are_left_alone_while_much_is_written() {
+fn blocks_are_left_alone_until_little_was_written_for_a_second() {
     let mut pace = HugePace::default();
     let (mut now, mut written) = (Nanos::from_millis(1), 0);
-    let mut due = |entries: u64| {
-        (0..10).fold(0, |due, _| {
+    // Looks each 20 ms for so many windows; returns in how many of the looks a block is due.
+    let mut due = |windows: u32, entries: u64| {
+        (0..5 * windows).fold(0, |due, _| {
             (now, written) = (now + Nanos::from_millis(20), written + entries);
             due + u32::from(pace.is_due(now, written))
         })
     };
-    assert_eq!(due(641), 0, "the first window has to end, and much is written in it");
-    assert_eq!((due(640) > 0, due(640)), (true, 10));
-    assert!(due(641) < 10);
-    assert_eq!(due(641), 0);
-    assert!(due(0) > 0);
+    assert_eq!(due(20, 641), 0, "much is written");
+    assert_eq!((due(10, 640), due(2, 640)), (0, 10), "a look or two belong to the window before");
+    assert!(due(1, 641) < 5 && due(20, 641) == 0, "the window at whose end much was written is the last");
+    assert_eq!((due(8, 0), due(2, 641), due(8, 0)), (0, 0, 0), "a pause between two bursts");
+    assert!(due(4, 0) > 5);
 }
