@@ -310,16 +310,17 @@ fn simulated(finders: &Finders, mutant: &str, scenario: &str, seeds: &str) -> Re
 
 /// How a test found it, if it did. The test must be there, and find nothing where there is no fault.
 fn tested(finders: &Finders, mutant: &str, package: &str, name: &str) -> Result<Option<String>, String> {
-    let run = |mutant| output(&mut finders.test(mutant, package, name));
-    let said = |output: Output| String::from_utf8_lossy(&output.stdout).into_owned();
-    let sound = said(run("none")?);
+    let run = |mutant| -> Result<String, String> {
+        let output = output(&mut finders.test(mutant, package, name))?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let sound = run("none")?;
     if !sound.contains("test result: ok. 1 passed") {
         let why = sound.lines().skip_while(|line| !line.contains("panicked at")).nth(1);
         let why = why.unwrap_or("there is no such test");
         return Err(format!("its test does not pass where there is no fault: {why}"));
     }
-    let found = said(run(mutant)?).contains("test result: FAILED. 0 passed; 1 failed");
-    Ok(found.then(|| "the test fails".into()))
+    Ok(run(mutant)?.contains("test result: FAILED. 0 passed; 1 failed").then(|| "the test fails".into()))
 }
 
 fn output(program: &mut Command) -> Result<Output, String> {

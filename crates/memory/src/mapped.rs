@@ -346,17 +346,13 @@ unsafe fn string_copy(from: *const u8, to: *mut u8, words: usize) {
 /// Asks again, a few times, for what the system has not at the moment: it has no huge page for a block while
 /// another thread takes a page of it, as happens where a table is filled meanwhile.
 fn persist(mut ask: impl FnMut() -> std::io::Result<()>) -> std::io::Result<()> {
-    let busy = |answer: &std::io::Result<()>| {
-        answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
-    };
-    let mut answer = ask();
     for _ in 1..COLLAPSE_TRIES {
-        if !busy(&answer) {
-            break;
+        match ask() {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            answer => return answer,
         }
-        answer = ask();
     }
-    answer
+    ask()
 }
 
 /// Copies one line: as [`string_copy`] (each half of a 16-byte load is one access of the first cache).

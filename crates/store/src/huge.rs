@@ -11,6 +11,7 @@ use longarm_memory::{HUGE_PAGE, OwnedWords, SumKey};
 use crate::segment::Line;
 use crate::segment::block::{AHEAD, BLOCK, Supply};
 use crate::segment::layout::segment_at;
+use crate::write_window::WriteWindow;
 use crate::{ArenaView, Store};
 
 /// How much longer than the system took for a block a caller waits for the next one, at least. A block takes
@@ -18,12 +19,8 @@ use crate::{ArenaView, Store};
 /// first time.
 const REST: u64 = 3;
 
-/// The number of entries a second up to which little is written. A writer that comes to a block while its
-/// pages are copied waits, so where much is written blocks stay as they are.
-const LITTLE: u64 = 32_000;
-/// The time over which a caller measures how much is written.
-const WINDOW: Nanos = Nanos::from_millis(100);
-/// Such times in a row, after which it begins: what is written comes in bursts, with pauses between them.
+/// Windows in a row in which little was written, after which a caller begins: a writer that comes to a block
+/// while its pages are copied waits, and what is written comes in bursts, with pauses between them.
 const QUIET: u32 = 10;
 
 /// When a caller may ask for the next block: while little is written, and so that all of them together take a
@@ -31,23 +28,18 @@ const QUIET: u32 = 10;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HugePace {
     at: Nanos,
-    /// When the window began, and how many entries there had been.
-    window: Option<(Nanos, u64)>,
-    /// Windows in a row before it, in each of which little was written.
+    /// From the first time that the caller asked.
+    window: Option<WriteWindow>,
+    /// Windows in a row before that one, in each of which little was written.
     quiet: u32,
 }
 
 impl HugePace {
     /// Whether it is time for the next block. `written` counts the entries so far.
     pub fn is_due(&mut self, now: Nanos, written: u64) -> bool {
-        let (begun, before) = *self.window.get_or_insert((now, written));
-        let passed = now.since(begun).0;
-        if passed >= WINDOW.0 {
-            // In a new term they are counted anew.
-            let news = u128::from(written.saturating_sub(before));
-            let little = news * 1_000_000_000 <= u128::from(LITTLE) * u128::from(passed);
-            self.quiet = if little { self.quiet.saturating_add(1) } else { 0 };
-            self.window = Some((now, written));
+        let window = self.window.get_or_insert(WriteWindow::begin(now, written));
+        if let Some(ended) = window.end(now, written) {
+            self.quiet = if ended.little { self.quiet.saturating_add(1) } else { 0 };
         }
         self.quiet >= QUIET && now >= self.at
     }

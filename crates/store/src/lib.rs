@@ -30,6 +30,7 @@ mod store;
 mod stream;
 mod survey;
 mod sync;
+mod write_window;
 mod writer;
 mod written;
 
@@ -46,5 +47,6 @@ pub use segment::{ArenaReport, verify, verify_with};
 pub use settled::{Settled, SettledWatcher};
 pub use store::{Store, StoreCounters, format};
 pub use survey::{SegmentUse, StreamSurvey, Survey, entries, segment_entries, survey, void, whole_entry};
+pub use write_window::{EndedWindow, WriteWindow};
 pub use writer::Writer;
 pub use written::Scratch;

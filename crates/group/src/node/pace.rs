@@ -6,6 +6,7 @@
 //! from the threads that write.
 
 use longarm_base::Nanos;
+use longarm_store::WriteWindow;
 
 /// The shortest time between two looks, and how much of a longer time a look makes up for at most.
 const EVERY: Nanos = Nanos::from_millis(5);
@@ -13,37 +14,23 @@ const MISSED: Nanos = Nanos::from_millis(20);
 /// The number of bytes that a follower looks at in a second, about: half a hundredth of a core's time.
 const RATE: u64 = 3 << 20;
 /// By how much that rate is multiplied while little is written, or a core is idle: up to a quarter of a
-/// core's time. Twelve thousand values of ten kilobytes a second must not outrun the follower: what it did
-/// not look at is left to the next leader, at a time when no client is served.
+/// core's time. While little is written short entries take a hundredth of it. Twelve thousand values of ten
+/// kilobytes a second must not outrun the follower: what it did not look at is left to the next leader, at a
+/// time when no client is served.
 const HURRY: u64 = 128;
-/// The number of entries a second, moved ones included, up to which little is written. To keep up with that
-/// many short entries takes a hundredth of a core's time.
-const LITTLE: u64 = 32_000;
 /// A core is to spare if the idle times of all cores add up to this part of the time: one half. Several
 /// followers may share that core.
 const IDLE: u64 = 2;
-/// The time over which the follower measures how much is written: floors arrive in bursts, and so do moved
-/// entries.
-const WINDOW: Nanos = Nanos::from_millis(100);
-
 /// When the follower looked last, and how much was written since.
 #[derive(Default)]
 pub(super) struct Pace {
     /// When the follower looked last; in the future, if it is to wait for longer.
     at: Nanos,
-    window: Window,
+    window: WriteWindow,
+    /// How long the machine's cores together had been idle when the window began.
+    idle: Option<Nanos>,
     /// Whether little was written in the last window, or a core was idle.
     hurries: bool,
-}
-
-/// What was known when the window began.
-#[derive(Clone, Copy, Default)]
-struct Window {
-    begun: Nanos,
-    /// How many positions of all streams together were known to be here.
-    written: u64,
-    /// How long the machine's cores together had been idle.
-    idle: Option<Nanos>,
 }
 
 impl Pace {
@@ -55,14 +42,10 @@ impl Pace {
     /// The number of bytes to look at now. `written` is how many positions of all streams together are known
     /// to be here, and `idle` how long all of the machine's cores together have been idle, if that is known.
     pub fn step(&mut self, now: Nanos, written: u64, idle: impl FnOnce() -> Option<Nanos>) -> u64 {
-        let passed = now.since(self.window.begun).0;
-        if passed >= WINDOW.0 {
-            let next = Window { begun: now, written, idle: idle() };
-            // In a new term positions begin anew.
-            let news = u128::from(written.saturating_sub(self.window.written));
-            let little = news * 1_000_000_000 <= u128::from(LITTLE) * u128::from(passed);
-            let rested = next.idle.zip(self.window.idle).map_or(0, |(now, then)| now.since(then).0);
-            (self.hurries, self.window) = (little || rested >= passed / IDLE, next);
+        if let Some(ended) = self.window.end(now, written) {
+            let before = std::mem::replace(&mut self.idle, idle());
+            let rested = self.idle.zip(before).map_or(0, |(now, then)| now.since(then).0);
+            self.hurries = ended.little || rested >= ended.passed.0 / IDLE;
         }
         let past = now.since(self.at).0;
         self.at = now;

@@ -251,11 +251,9 @@ impl Ledger {
             return None;
         }
         let left = budget.limit().saturating_sub(budget.used());
-        if self.free.kept() < AHEAD && left >= u64::from(AHEAD) * SEGMENT_BYTES {
-            let bare = self.free.bare_block(BLOCK).filter(|first| !self.huge[(first / BLOCK) as usize]);
-            return bare.or_else(|| self.used_block());
-        }
-        self.used_block()
+        let wanted = self.free.kept() < AHEAD && left >= u64::from(AHEAD) * SEGMENT_BYTES;
+        let bare = wanted.then(|| self.free.bare_block(BLOCK)).flatten();
+        bare.filter(|first| !self.huge[(first / BLOCK) as usize]).or_else(|| self.used_block())
     }
 
     /// The next block, in turn, of which all segments are in use, and that was not asked for.
