@@ -39,9 +39,12 @@ pub fn engine(slots: SlotKind, eviction: Eviction, limit: u64) -> Engine<Mapped>
     build(regions, limit, options(slots, eviction, None))
 }
 
+/// The number of the key of their checksums.
+pub const SUM_KEY: u64 = 11;
+
 /// The key of their checksums.
 pub fn sums() -> SumKey {
-    SumKey::new(11)
+    SumKey::new(SUM_KEY)
 }
 
 /// An arena that holds nothing yet, for [`engine_of`].

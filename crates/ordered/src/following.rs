@@ -374,6 +374,8 @@ impl<Q: QueuePair> Following<Q> {
         // Before the sample: see `StreamMarks`, and decision 30 on markers.
         let stable = self.source.stable();
         if matches!(self.stage, Stage::Begun) {
+            // The memory is used for the next tree. Until that is there, readers find none.
+            tree.iter_mut().for_each(Tree::hide);
             return self.begin(arena, now).map(|()| 0);
         }
         self.look(now)?;

@@ -155,6 +155,9 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
                 let followed = self.following.take().or(self.paused.take().map(|(followed, _)| followed));
                 let keeps = kept != Kept::Nothing || Mutant::KeepMixed.is_on();
                 self.paused = followed.filter(|_| keeps).map(|followed| (followed, kept));
+                if self.paused.is_none() {
+                    self.give_up();
+                }
             }
             Order::Follow { term, streams, connect } => {
                 let next = Following::new(term, streams, Source::Page(self.page.clone()));
@@ -162,16 +165,29 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
                 self.following = Some(self.resume(next).connect_by(connect));
             }
             Order::Lead { term, streams, progress, stable, followed } => {
-                (self.following, self.paused, self.full) = (None, None, false);
+                self.give_up();
+                self.full = false;
                 let led = Led { term, streams, progress, stable };
                 match followed {
                     true => self.stand_in = Some(StandIn { led, demand: Demand::default() }),
                     false => self.following = Some(led.follow()),
                 }
             }
-            Order::Rest => (self.following, self.paused) = (None, None),
+            Order::Rest => self.give_up(),
             Order::Stop => unreachable!("it stops before"),
         }
+    }
+
+    /// Follows nobody. The tree is not kept: what it stands at is lost, and entries that it names go.
+    fn give_up(&mut self) {
+        (self.following, self.paused) = (None, None);
+        self.uproot();
+    }
+
+    /// Gives the tree's memory back.
+    fn uproot(&mut self) {
+        self.tree = None;
+        self.memory.discard(0, self.memory.bytes());
     }
 
     /// Follows the term of `next` from where the tree is, if the tree is still good for that.
@@ -222,10 +238,9 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
         }
     }
 
-    /// An empty tree in the memory of an older one, if there is none.
+    /// An empty tree, if there is none.
     fn plant(&mut self) -> Result<(), TreeFull> {
         if self.tree.is_none() {
-            self.memory.discard(0, self.memory.bytes());
             let tree = Owner::create(
                 self.memory.clone(),
                 self.arena.clone(),
@@ -255,8 +270,7 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
             Some(_) if demand.is_over(time) => {
                 (self.log)("clients ask the leader for no scans any more: its ordered index is given up");
                 *demand = Demand::default();
-                (self.following, self.tree) = (None, None);
-                self.memory.discard(0, self.memory.bytes());
+                self.give_up();
             }
             _ => {}
         }
@@ -330,7 +344,8 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
 
     fn overflow(&mut self) -> ScanStatus {
         (self.log)("the ordered index outgrew its memory: it is given up until there is another leader");
-        (self.full, self.tree) = (true, None);
+        self.full = true;
+        self.uproot();
         ScanStatus::Full
     }
 

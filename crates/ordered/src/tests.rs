@@ -4,11 +4,13 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
 use longarm_base::{Csn, EntryRef, Nanos, ReplicaId, Term, UnixMillis};
-use longarm_engine::testing::{TIMES, arena, build, memory, options, sums};
+use longarm_engine::testing::{SUM_KEY, TIMES, arena, build, memory, options, sums};
 use longarm_engine::{Engine, Eviction, WorkerContext};
-use longarm_fabric::AnyQp;
+use longarm_fabric::{AnyQp, Channel};
+use longarm_host::now;
 use longarm_index::hash::SlotKind;
 use longarm_index::tree::{Owner, TreeOptions, Unit, newest_header};
 use longarm_memory::{Mapped, OwnedWords};
@@ -20,7 +22,10 @@ use proptest::prelude::*;
 
 use crate::arena::OwnArena;
 use crate::build::{Build, Tree, Uses};
+use crate::door::Door;
 use crate::following::{Following, Source, Trouble};
+use crate::order::{Kept, Order, Orders, StableOf};
+use crate::orderer::{Orderer, OrdererOptions};
 use crate::page::{Made, Wanted};
 
 const TERM: Term = Term::new(3, ReplicaId(1));
@@ -91,6 +96,7 @@ struct World {
     engine: Arc<Engine<Mapped>>,
     contexts: Vec<WorkerContext<Mapped>>,
     progress: Mapped,
+    entries: Mapped,
     following: Following<AnyQp>,
     tree: Option<Tree>,
     arena: OwnArena,
@@ -109,6 +115,7 @@ impl World {
         let engine = Arc::new(engine);
         let of = engine.clone();
         let source = Source::Own(Arc::new(move || of.stable_point()));
+        let entries = arena.clone();
         let arena = OwnArena::new(arena, sums());
         let tree = TreeOptions { unit: Unit::Small, ..TreeOptions::default() };
         let tree = Owner::create(memory(4 << 20), arena.clone(), sums(), 1, tree).expect("room");
@@ -117,6 +124,7 @@ impl World {
             contexts,
             following: Following::new(TERM, 2, source).lead_by(progress.clone()),
             progress,
+            entries,
             tree: Some(tree),
             arena,
             drawn: 1,
@@ -435,4 +443,71 @@ fn a_page_waits_for_what_is_committed_and_not_applied() {
     assert!(shows(&mut world, &[Act::Apply { stream: 0 }]));
     assert!(shows(&mut world, &[put(7), Act::Commit { stream: 0, more: 1 }]), "a key of no page");
     assert_eq!(layout::line_at(1), 64);
+}
+
+/// Gives an order, and says whether the tree's header comes to be there.
+fn shows(orders: &Orders<AnyQp>, order: Order<AnyQp>, tree: &Mapped, wanted: bool) -> bool {
+    orders.give(order);
+    let begun = now();
+    loop {
+        let shown = newest_header(tree, &sums()).is_some();
+        if shown == wanted || now().since(begun) > Nanos::from_millis(5_000) {
+            return shown;
+        }
+        longarm_host::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_tree_that_is_not_kept_is_not_shown() {
+    let mut world = World::new();
+    world.put(0, 1);
+    let tree = memory(4 << 20);
+    let channel = Channel::new().expect("an event counter");
+    let (orders, door) = (Arc::new(Orders::new(channel.clone())), Arc::new(Door::new(channel)));
+    let options = OrdererOptions {
+        arena: world.entries.clone(),
+        page: memory(4096),
+        tree: tree.clone(),
+        sum_key: SUM_KEY,
+        options: TreeOptions { unit: Unit::Small, ..TreeOptions::default() },
+        spin: Duration::ZERO,
+        log: Arc::new(|_| ()),
+    };
+    let orderer = Orderer::new(options, orders.clone(), door);
+    let engine = world.engine.clone();
+    let stable: StableOf = Arc::new(move || engine.stable_point());
+    let lead = |term, followed| Order::Lead {
+        term,
+        streams: 2,
+        progress: world.progress.clone(),
+        stable: stable.clone(),
+        followed,
+    };
+    let later = Term::new(4, ReplicaId(1));
+    let shown = std::thread::scope(|threads| {
+        threads.spawn(|| orderer.run());
+        let shown = [lead(later, true), Order::Prepare { kept: Kept::Nothing }, Order::Rest]
+            .map(|order| [(lead(TERM, false), true), (order, false)])
+            .map(|pair| pair.map(|(order, wanted)| shows(&orders, order, &tree, wanted)));
+        orders.give(Order::Stop);
+        shown
+    });
+    assert_eq!(shown, [[true, false]; 3]);
+}
+
+/// While a tree is built anew the one before is hidden: what it names may be gone.
+#[test]
+fn a_tree_is_hidden_while_the_next_is_built() {
+    let mut world = World::new();
+    world.put(0, 1);
+    world.be_ready();
+    let shown = |world: &World| newest_header(world.tree.as_ref().expect("a tree").memory(), &sums());
+    let before = shown(&world).expect("it is ready");
+    world.following.begin_anew();
+    world.advance();
+    assert_eq!(shown(&world), None);
+    world.be_ready();
+    let after = shown(&world).expect("it is ready again");
+    assert!(after.incarnation != before.incarnation && after.step > before.step);
 }

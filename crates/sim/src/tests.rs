@@ -375,6 +375,13 @@ fn a_tree_that_is_being_built_takes_the_copies_of_what_it_did_not_see() {
     are_sound("group-scans-pauses", &[1005]);
 }
 
+/// A replica that began to lead, and left scans to its followers, still showed the tree that it had kept as a
+/// follower. The entries that the tree named were moved, and who inspected it found them missing.
+#[test]
+fn a_replica_that_begins_to_lead_shows_no_tree_of_before() {
+    are_sound("group-scans-all", &[16000094]);
+}
+
 /// Runs in a row are the same as each alone, whatever was in their memory before.
 #[test]
 fn runs_that_use_memory_again_are_the_same() {

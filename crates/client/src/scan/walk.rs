@@ -155,6 +155,9 @@ impl<Q: QueuePair> ScanLink<Q> {
                 self.nodes.turn_to(header.incarnation);
                 return Ok(Some(header));
             }
+            if Header::is_absent(copies) {
+                return Ok(None);
+            }
             // Perhaps there are more streams than were asked for.
             self.streams = STREAMS_MAX;
         }

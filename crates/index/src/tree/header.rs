@@ -115,6 +115,21 @@ impl Header {
         memory.store(at, words.into_iter().next().expect("a checksum"));
     }
 
+    /// Clears both copies: there is no tree any more, until a step is published.
+    pub fn erase(memory: &impl OwnedWords) {
+        // The checksums first, so that no half of a header verifies.
+        for copy in [0, HEADER_ROOM] {
+            for at in (copy..copy + HEADER_ROOM).step_by(8).filter(|&at| memory.load(at) != 0) {
+                memory.store(at, 0);
+            }
+        }
+    }
+
+    /// Whether there is no tree: nothing was ever published here, or it was erased.
+    pub fn is_absent(copies: [&[u8]; 2]) -> bool {
+        copies.iter().all(|copy| copy.iter().all(|&byte| byte == 0))
+    }
+
     /// Whether a node that was accepted under this header is as it was, by its mark alone, READ after a later
     /// header: the same use of its place, and no change since.
     pub fn still_has(&self, pointer: Pointer, mark: u64) -> bool {

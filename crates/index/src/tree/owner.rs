@@ -217,6 +217,12 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
         self.stable
     }
 
+    /// Takes the tree from the sight of readers until the next step is published: it is out of date, and
+    /// entries that it names may be gone.
+    pub fn hide(&mut self) {
+        Header::erase(self.cache.memory());
+    }
+
     /// Begins a step. One that is dropped without being published goes on in the next.
     pub fn begin(&mut self) -> Step<'_, M, A> {
         Step { tree: self }

@@ -167,11 +167,16 @@ impl Run {
     }
 
     /// Has each replica with an index, except for a leader with others that have one, show all keys in order.
+    /// What such a leader shows of a tree is sound, if it shows any.
     fn each_orders(&mut self, group: u32, leader: u32, looks: &Looks) -> Result<(), String> {
         let members = self.converge(|servers| servers.members_of(group as usize))?;
         let ordered = self.plan.ordered;
-        let asked = |node: &u32| ordered.has(*node) && (*node != leader || ordered == Ordered::Only(leader));
-        members.into_iter().filter(asked).try_for_each(|node| self.orders(node, leader, looks))
+        members.into_iter().filter(|&node| ordered.has(node)).try_for_each(|node| {
+            match node == leader && ordered != Ordered::Only(leader) {
+                true => self.is_sound(node),
+                false => self.orders(node, leader, looks),
+            }
+        })
     }
 
     /// Has a replica show all keys in order, compares that with what the leader shows (I16), and walks over
@@ -202,15 +207,24 @@ impl Run {
         self.is_sound(node)
     }
 
-    /// Walks over the ordered index of a replica that has one (I24), and over the entries of its items (I16).
+    /// Walks over the ordered index of a replica (I24), and over the entries of its items (I16). One that has
+    /// come to lead, or builds its index, has none for the moment.
     fn is_sound(&mut self, node: u32) -> Result<(), String> {
-        let (sim, address) = (self.sim.clone(), self.servers.addresses[node as usize].clone());
-        let looked = self.ask(LAST_LOOK, move || inspect_all(&sim, &address))?;
-        let tree = match looked {
-            Ok(OrderedInspection::Report(report)) => report.tree,
-            Ok(other) => return Err(format!("healed, and yet node {node} has no tree at rest: {other:?}")),
-            Err(error) => {
-                return Err(format!("healed, and yet the tree of node {node} cannot be READ: {error}"));
+        let begun = self.world.time();
+        let tree = loop {
+            let (sim, address) = (self.sim.clone(), self.servers.addresses[node as usize].clone());
+            match self.ask(LAST_LOOK, move || inspect_all(&sim, &address))? {
+                Ok(OrderedInspection::Report(report)) => break report.tree,
+                Ok(OrderedInspection::NoTree) if self.servers.told(node).role == "leader" => return Ok(()),
+                Ok(_) if self.world.time().since(begun) <= CONVERGENCE => {
+                    self.go_on(self.world.time() + LOOK)?;
+                }
+                Ok(none) => {
+                    return Err(format!("healed, and yet node {node} has no tree at rest: {none:?}"));
+                }
+                Err(error) => {
+                    return Err(format!("healed, and yet the tree of node {node} cannot be READ: {error}"));
+                }
             }
         };
         match tree.problem_count {

@@ -438,6 +438,32 @@ fn a_header_is_one_that_was_published() {
     }
 }
 
+/// While the header of a tree is erased READs give one that was published, or none. Afterwards they give
+/// none, and say so, until the next step is published.
+#[test]
+fn a_tree_that_is_hidden_has_no_header_until_the_next_step() {
+    let mut bed = tree_of([1]);
+    let before = bed.header();
+    bed.put(&[&name(2)]);
+    let (last, from) = (bed.header(), bed.memory.now());
+    bed.owner.hide();
+    let hidden = bed.memory.now();
+    let seen = bed.headers(from, hidden);
+    assert!(seen.iter().all(|(header, _)| [&before, &last].contains(&header)), "{seen:?}");
+    assert!(seen.iter().any(|(header, _)| *header == before), "the newer copy is erased first, or last");
+    assert!(bed.headers(hidden, hidden).is_empty());
+    let copies = header_places(4).map(|place| {
+        let mut bytes = vec![0; place.len as usize];
+        bed.memory.copy_out(place.offset, &mut bytes);
+        bytes
+    });
+    assert!(Header::is_absent([&copies[0], &copies[1]]));
+    bed.put(&[&name(3)]);
+    let now = bed.memory.now();
+    assert_eq!(bed.headers(now, now).len(), 1);
+    assert_eq!(bed.header().step, last.step + 1);
+}
+
 /// What a leaf's mark alone says: as it was, or not.
 #[test]
 fn marks_show_what_has_changed() {
