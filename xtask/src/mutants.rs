@@ -83,6 +83,7 @@ const MUTANTS: &[(&str, Finder)] = &[
     ),
     ("UntoldCount", Sim("group-slow", 0)),
     ("KeepUncut", Test("longarm-group", "scan::tests::a_stream_that_has_no_cut_is_void")),
+    ("MoveUnapplied", Test("longarm-engine", "tests::moves::a_delete_that_is_not_applied_is_not_moved")),
     ("LookFirst", Test("longarm-engine", "tests::moves::a_copy_has_its_place_before_the_slot_is_looked_at")),
     ("StableHigh", Test("longarm-engine", "tests::moves::a_delete_under_way_is_above_the_stable_point")),
     ("CountGone", Sim("group-crashes", 20)),

@@ -187,6 +187,8 @@ pub enum Mutant {
     TogetherUnchecked,
     /// The tree passes over an entry that was reclaimed before it was taken.
     TreeSkipGap,
+    /// Collection copies a delete, or a saved outcome, that is not applied yet (L11).
+    MoveUnapplied,
     /// The tree does not follow copies that collection makes.
     TreeIgnoreMove,
     /// The tree takes the copy of an entry that was deleted or overwritten before.

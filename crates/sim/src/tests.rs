@@ -375,6 +375,13 @@ fn a_tree_that_is_being_built_takes_the_copies_of_what_it_did_not_see() {
     are_sound("group-scans-pauses", &[1005]);
 }
 
+/// A leader that was cut off from its followers emptied a segment that had a delete which was not committed.
+/// The next leader had cut off the delete, and found the copy, which was in another stream.
+#[test]
+fn a_delete_that_was_cut_off_has_no_copy() {
+    are_sound("group-scans-strands", &[17000080]);
+}
+
 /// A replica that began to lead, and left scans to its followers, still showed the tree that it had kept as a
 /// follower. The entries that the tree named were moved, and who inspected it found them missing.
 #[test]

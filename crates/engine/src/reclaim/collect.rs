@@ -21,7 +21,7 @@ use crate::worker_context::WorkerContext;
 pub enum Relocated {
     /// The entry is elsewhere now, or gone.
     Done,
-    /// Another write replaced the entry first, or a copy of it is on its way already.
+    /// Another write replaced the entry first, a copy of it is on its way already, or it is not applied yet.
     Lost,
     /// There is no room for the copy.
     Full,
@@ -131,6 +131,13 @@ impl<M: OwnedWords> Engine<M> {
                     return Relocated::Expired;
                 }
                 (draft.unwrap_or_else(|| writer.draft_move(entry)), IndexChange::Move { hash, from: place })
+            }
+            // No slot says that it is applied. Before that its own stream may be cut off at it by the next
+            // leader, which would have the copy of another stream nevertheless.
+            EntryKind::Tombstone | EntryKind::Noop
+                if csn > self.store.stable() && !Mutant::MoveUnapplied.is_on() =>
+            {
+                return Relocated::Lost;
             }
             EntryKind::Tombstone | EntryKind::Noop if self.drop_needless(group, place, entry, sessions) => {
                 return Relocated::Done;

@@ -61,6 +61,31 @@ fn a_delete_under_way_is_above_the_stable_point() {
     assert_eq!(engine.stable_point(), delete);
 }
 
+/// Suppose that a delete were copied before it is committed. The next leader could cut its stream off at the
+/// delete, and yet have the copy, which is of another stream: writes of before would be gone, and the delete
+/// would be there.
+#[test]
+fn a_delete_that_is_not_applied_is_not_moved() {
+    let arena = arena(LIMIT);
+    let engine = engine_of(Term::new(1, ReplicaId(0)), 0, SlotKind::Inline64, LIMIT, &arena);
+    let [mut writes, mut moves] = [0, 1].map(|stream| engine.worker_context(stream));
+    // The value is long, so the delete is in another segment, and is needed for as long as this one.
+    let put = Request { key: b"key", value: &[7; 5000], ..Request::new(RequestKind::Put, 0) };
+    execute(&engine, &mut writes, TIMES, &put).expect("it is written");
+    let delete = Request { key: b"key", ..Request::new(RequestKind::Delete, 0) };
+    let csn = engine.write(&mut writes, TIMES, &delete, None).expect("it is written").csn;
+    let mut place = None;
+    let mut find = |at, entry: &Entry<'_>| place = place.or((entry.csn == csn).then_some(at));
+    longarm_store::entries(&arena, &sums(), &mut find).expect("an arena");
+    let (place, sessions) = (place.expect("it was written"), Sessions::new(8, Nanos(1)));
+    engine.store.set_stable(engine.stable_point());
+    let mut relocate = || engine.relocate(&mut moves, TIMES, place, csn, &sessions);
+    assert_eq!(relocate(), Relocated::Lost);
+    apply(&engine, &mut writes, TIMES);
+    engine.store.set_stable(engine.stable_point());
+    assert_eq!(relocate(), Relocated::Done);
+}
+
 /// A follower's standby index takes the youngest copy of a version for the one that counts. Suppose that an
 /// entry were copied again while its first copy waits for followers. The second copy, the younger one, would
 /// lose at its turn: the leader would free its segment, and the follower's index would miss the key.
