@@ -186,6 +186,8 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("TokenAgain", Sim("group-scans", 0)),
     ("RecheckUnmarked", Sim("group-scans-narrow", 40)),
     ("TogetherUnchecked", Sim("group-scans-narrow", 0)),
+    ("SnapshotForgets", Sim("group-scans-narrow", 0)),
+    ("SnapshotUnchecked", Sim("group-scans-narrow", 50)),
     (
         "TreeSkipGap",
         Test("longarm-ordered", "tests::an_entry_that_was_reclaimed_before_it_was_taken_is_a_gap"),

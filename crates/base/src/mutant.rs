@@ -185,6 +185,10 @@ pub enum Mutant {
     RecheckUnmarked,
     /// A client takes its pages together as they are, and has none looked at again (decision 34).
     TogetherUnchecked,
+    /// A snapshot does not keep what a key was before it changed (decision 36).
+    SnapshotForgets,
+    /// A moment is kept whatever the leader has committed meanwhile (decision 36).
+    SnapshotUnchecked,
     /// The tree passes over an entry that was reclaimed before it was taken.
     TreeSkipGap,
     /// Collection copies a delete, or a saved outcome, that is not applied yet (L11).

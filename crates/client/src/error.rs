@@ -86,6 +86,10 @@ pub enum Error {
     /// No replica gave a page of a scan within the timeout; the text names the last reason.
     #[error("no replica answered the scan within the timeout: {0}")]
     NoPage(String),
+    /// The replica that kept a snapshot for a scan does so no more; the text names the reason. Items that
+    /// came are of the snapshot. Take another one.
+    #[error("the snapshot is not kept any more: {0}")]
+    SnapshotGone(String),
     /// The token does not say where this scan goes on.
     #[error("no token of this scan: {0}")]
     Token(&'static str),
@@ -116,6 +120,7 @@ impl Error {
             | Error::Contended(_)
             | Error::NotOrdered
             | Error::NoPage(_)
+            | Error::SnapshotGone(_)
             | Error::Token(_)
             | Error::Full => false,
         }

@@ -45,7 +45,7 @@ mod walk;
 mod write;
 
 pub use client::Client;
-pub use cluster::{ClusterClient, ClusterScan};
+pub use cluster::{ClusterClient, ClusterScan, ClusterSnapshot};
 pub use error::{Error, refusal};
 pub use flight::{Reply, RequestId};
 pub use link::ClientCounters;
@@ -58,7 +58,8 @@ pub use options::Options;
 pub use pipeline::IN_FLIGHT_MAX;
 pub use raw::{Raw, RawRegion};
 pub use scan::{
-    OrderedInspection, OrderedReport, Page, Scan, ScanItem, ScanIter, Token, inspect_ordered, ordered_stats,
+    OrderedInspection, OrderedReport, Page, Scan, ScanItem, ScanIter, SnapshotIter, Token, inspect_ordered,
+    ordered_stats,
 };
 pub use topology::{GroupAt, Topology};
 pub use walk::Item;

@@ -151,13 +151,18 @@ pub fn failure(error: &Error, config: &Config) -> Failure {
             failure(Exit::Refused, "")
         }
         Error::Contended(_) => failure(Exit::Refused, "try again; --timeout tries longer"),
-        Error::NotOrdered | Error::NoPage(_) | Error::Token(_) => of_scan(error, message),
+        error if is_of_scan(error) => of_scan(error, message),
         Error::Protocol(_) => failure(
             Exit::Corrupt,
             "client and server may be of different versions; `longarm inspect` checks the server's memory",
         ),
         _ => failure(Exit::Refused, ""),
     }
+}
+
+/// Whether only scans end with it.
+fn is_of_scan(error: &Error) -> bool {
+    matches!(error, Error::NotOrdered | Error::NoPage(_) | Error::SnapshotGone(_) | Error::Token(_))
 }
 
 /// The failure of a scan.
@@ -172,6 +177,9 @@ fn of_scan(error: &Error, message: String) -> Failure {
             Exit::Refused,
             "try again; --timeout tries longer, and a smaller --page is less likely disturbed by writes",
         ),
+        Error::SnapshotGone(_) => {
+            (Exit::Refused, "what was printed is of the snapshot; take another one, of a smaller range")
+        }
         _ => (Exit::Usage, ""),
     };
     Failure::new(exit, message).hint(hint)
@@ -216,6 +224,7 @@ mod tests {
             (Error::KeyLength(0), Exit::Usage),
             (Error::NotOrdered, Exit::Refused),
             (Error::NoPage("x".into()), Exit::Refused),
+            (Error::SnapshotGone("x".into()), Exit::Refused),
             (Error::Connect(SetupError::Login("wrong secret".into())), Exit::Refused),
             (Error::Connect(SetupError::Timeout("x".into())), Exit::CannotConnect),
             (Error::Protocol("x".into()), Exit::Corrupt),

@@ -8,6 +8,10 @@ use longarm_store::object::{EntryKind, age_at, layout, read, total_len};
 use longarm_store::segment::ArenaGeometry;
 use longarm_store::segment::layout::segment_of;
 use longarm_store::{ArenaView, Entry, SegmentUse};
+use longarm_wire::FAR_FROM;
+
+/// The longest entry whose value can travel with a page: that of a value that is not far, and of any key.
+pub(crate) const INLINE_ENTRY: u32 = FAR_FROM as u32 + 2048;
 
 /// The arena as the orderer sees it.
 #[derive(Clone)]

@@ -116,8 +116,8 @@ impl<Q: QueuePair> ScanConnection<Q> {
             }
             let request = ScanRequest::decode(self.mailbox.message())?;
             match request.kind {
-                ScanKind::Page | ScanKind::Recheck => self.wanted.push_back(Wanted::of(&request)),
                 ScanKind::Stats => self.curious.push(request.operation),
+                _ => self.wanted.push_back(Wanted::of(&request)),
             }
         }
         let sent = self.send_late()?;

@@ -19,6 +19,7 @@ use crate::feed::{Feed, Gap};
 use crate::leader::{Connector, Gone, LANDING, Leader};
 use crate::order::StableOf;
 use crate::rank::{Ranked, rank};
+use crate::snapshot::Snapshots;
 
 /// The most entries that are taken in one step.
 pub(crate) const STEP: usize = 4096;
@@ -118,6 +119,8 @@ pub(crate) struct Taken {
 /// A term that is followed.
 pub(crate) struct Following<Q> {
     pub term: Term,
+    /// Moments of the tree that clients look at, which end with the term.
+    pub snapshots: Snapshots,
     leader: Option<Leader<Q>>,
     connect: Option<Connector<Q>>,
     retry: Nanos,
@@ -140,6 +143,7 @@ impl<Q: QueuePair> Following<Q> {
     pub fn new(term: Term, streams: usize, source: Source) -> Following<Q> {
         Following {
             term,
+            snapshots: Snapshots::default(),
             leader: None,
             connect: None,
             retry: Nanos(0),
@@ -219,7 +223,7 @@ impl<Q: QueuePair> Following<Q> {
         let Some(taken) = self.tail(cuts, arena) else { return next };
         (next.taken, next.stage) = (taken, Stage::Ready);
         // A tree without room is found at the next advance.
-        if next.step(tree, tree.stable()).is_err() {
+        if next.step(tree, arena, tree.stable()).is_err() {
             next.begin_anew();
         }
         next
@@ -262,7 +266,7 @@ impl<Q: QueuePair> Following<Q> {
     pub fn begin_anew(&mut self) {
         self.feed = Feed::new(&vec![0; self.feed.streams()]);
         (self.stage, self.stable) = (Stage::Begun, None);
-        self.taken = Taken::default();
+        (self.taken, self.snapshots) = Default::default();
     }
 
     /// READs how far the leader's streams are. All that is sampled is of moments between call and return.
@@ -373,6 +377,7 @@ impl<Q: QueuePair> Following<Q> {
     ) -> Result<u64, Trouble> {
         // Before the sample: see `StreamMarks`, and decision 30 on markers.
         let stable = self.source.stable();
+        self.snapshots.expire(now);
         if matches!(self.stage, Stage::Begun) {
             // The memory is used for the next tree. Until that is there, readers find none.
             tree.iter_mut().for_each(Tree::hide);
@@ -403,7 +408,7 @@ impl<Q: QueuePair> Following<Q> {
             }
             stage @ (Stage::Settling(_) | Stage::Ready) => {
                 self.stage = stage;
-                self.publish(tree.as_mut().expect("a tree was built"), all)
+                self.publish(tree.as_mut().expect("a tree was built"), arena, all)
             }
         }
     }
@@ -461,7 +466,7 @@ impl<Q: QueuePair> Following<Q> {
         // What waits was taken from the feed, and goes into the tree first.
         let made = tree.insert(made);
         self.stage = Stage::Settling(right_at);
-        self.publish(made, false)?;
+        self.publish(made, arena, false)?;
         if torn {
             // Sampled after the look at the uses.
             self.look(now)?;
@@ -472,7 +477,7 @@ impl<Q: QueuePair> Following<Q> {
 
     /// Puts what was taken into the tree, as one step; returns how many entries. `all`: it is all that was
     /// applied by the last sample.
-    fn publish(&mut self, tree: &mut Tree, all: bool) -> Result<u64, Trouble> {
+    fn publish(&mut self, tree: &mut Tree, arena: &OwnArena, all: bool) -> Result<u64, Trouble> {
         let taken = self.feed.taken();
         let reached = |at: &[u64]| at.iter().zip(&taken).all(|(at, taken)| taken >= at);
         if let Stage::Settling(until) = &self.stage
@@ -486,15 +491,18 @@ impl<Q: QueuePair> Following<Q> {
         }
         let count = self.taken.entries.len() as u64;
         if count > 0 || stable != tree.stable() {
-            self.step(tree, stable)?;
+            self.step(tree, arena, stable)?;
         }
         Ok(count)
     }
 
     /// Makes a step of what was taken, in the order of keys and versions.
-    fn step(&mut self, tree: &mut Tree, stable: Csn) -> Result<(), TreeFull> {
+    fn step(&mut self, tree: &mut Tree, arena: &OwnArena, stable: Csn) -> Result<(), TreeFull> {
         let Taken { entries, keys, ranks } = &mut self.taken;
         rank(entries, keys, ranks);
+        if !self.snapshots.is_empty() {
+            entries.iter().for_each(|seen| self.snapshots.note(seen, keys, tree, arena));
+        }
         let sweeps = tree.counts().markers > 0;
         let mut step = tree.begin();
         step.apply_all(ranks.iter().map(|ranked| entries[ranked.number()].tree_entry(keys)))?;

@@ -10,6 +10,7 @@
 //! - `arena`: entries in the replica's own arena. `rank`: their order. `build`: a tree of all of them.
 //! - `following`: one term: building, following, the tree's state. `page`: a page, and what conflicts with
 //!   it.
+//! - `snapshot`: moments of the tree that are kept for pages to come.
 //! - `stand_in`: when a leader that has followers keeps a tree.
 //! - `door`: the connections of clients that scan. `orderer`: the thread.
 #![forbid(unsafe_code)]
@@ -24,6 +25,7 @@ mod order;
 mod orderer;
 mod page;
 mod rank;
+mod snapshot;
 mod stand_in;
 #[cfg(test)]
 mod tests;

@@ -9,14 +9,14 @@ use longarm_fabric::QueuePair;
 use longarm_host::{Mutex, now, random};
 use longarm_index::tree::{Owner, TreeFull, TreeOptions};
 use longarm_memory::{Mapped, OwnedWords, SumKey, Words};
-use longarm_wire::{OrderedStage, OrderedStats, ScanStatus};
+use longarm_wire::{OrderedStage, OrderedStats, ScanHead, ScanKind, ScanStatus};
 
 use crate::arena::OwnArena;
 use crate::build::Tree;
 use crate::door::{Door, ScanConnection};
 use crate::following::{Following, STEP, Source, Trouble};
 use crate::order::{Kept, Order, Orders};
-use crate::page::{Made, NotMade, Wanted};
+use crate::page::{Made, NotMade, Sources, Wanted};
 use crate::stand_in::{Demand, Led, StandIn};
 
 /// The time between two looks at the leader's words while nobody scans: as long as they bring something, and
@@ -349,7 +349,7 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
         ScanStatus::Full
     }
 
-    /// Makes pages, samples once more, and shows those that nothing has changed.
+    /// Makes pages, and shows those that nothing has changed meanwhile.
     fn answer(&mut self) {
         let (Some(tree), Some(following)) = (&mut self.tree, &mut self.following) else { return };
         let (began, term) = (now(), following.term);
@@ -365,28 +365,26 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
                     connection.answer(wanted.refused(ScanStatus::Elsewhere, term));
                     continue;
                 }
+                if wanted.kind == ScanKind::Close {
+                    following.snapshots.close(wanted.moment);
+                    connection.answer(ScanHead::new(ScanStatus::Ok, wanted.operation, term).encode());
+                    continue;
+                }
                 wanted.rounds += 1;
-                match wanted.make(tree, &self.arena, self.lag) {
+                let (arena, lag_us, snapshots) = (&self.arena, self.lag, &mut following.snapshots);
+                match wanted.make(Sources { tree, arena, snapshots, lag_us, now: began }) {
+                    Ok(made) if wanted.kind == ScanKind::SnapshotPage => {
+                        self.told.pages += 1;
+                        connection.answer(made.answer());
+                    }
                     Ok(made) => candidates.push(Candidate { connection: number, wanted, made }),
                     Err(NotMade::Stale) => connection.wanted.push_back(wanted),
                     Err(NotMade::Changed) => connection.answer(wanted.refused(ScanStatus::Changed, term)),
+                    Err(NotMade::Gone) => connection.answer(wanted.refused(ScanStatus::Gone, term)),
                 }
             }
         }
-        let conflicts = following.conflicts(&mut self.arena, now());
-        for Candidate { connection, wanted, made } in candidates {
-            let connection = &mut self.connections[connection];
-            match &conflicts {
-                Ok(conflicts) if !conflicts.any(|key| made.speaks_of(key)) => {
-                    self.told.pages += 1;
-                    connection.answer(made.answer());
-                }
-                _ => {
-                    self.told.again += 1;
-                    connection.wanted.push_back(wanted);
-                }
-            }
-        }
+        self.show(candidates);
         let waits = self.connections.iter().any(|connection| !connection.wanted.is_empty());
         if !waits {
             self.tried = None;
@@ -397,6 +395,29 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
             self.tried = None;
             self.told.contended += 1;
             self.refuse_all(ScanStatus::Contended);
+        }
+    }
+
+    /// Samples once more, and shows the pages that nothing has changed meanwhile.
+    fn show(&mut self, candidates: Vec<Candidate>) {
+        let Some(following) = self.following.as_mut().filter(|_| !candidates.is_empty()) else { return };
+        let conflicts = following.conflicts(&mut self.arena, now());
+        for Candidate { connection, wanted, made } in candidates {
+            let connection = &mut self.connections[connection];
+            let is_snapshot = wanted.kind == ScanKind::Snapshot;
+            let stands = match &conflicts {
+                Ok(conflicts) => !conflicts.any(|key| made.speaks_of(key)),
+                Err(_) => false,
+            };
+            if !stands && (!is_snapshot || !Mutant::SnapshotUnchecked.is_on()) {
+                self.told.again += 1;
+                connection.wanted.push_back(wanted);
+            } else if is_snapshot && !following.snapshots.take(made.moment, now()) {
+                connection.answer(wanted.refused(ScanStatus::Crowded, following.term));
+            } else {
+                self.told.pages += 1;
+                connection.answer(made.answer());
+            }
         }
     }
 

@@ -1,20 +1,19 @@
 //! A page of a scan: made from the tree as it stands, and shown if nothing in its range has changed since
-//! (decision 30).
+//! (decision 30); or as of a snapshot, which is over, so that nothing can change in it.
 
 use std::ops::{Bound, ControlFlow};
 
-use longarm_base::{Csn, EntryRef, Mutant, Term, UnixMillis};
-use longarm_index::tree::{TreeItem, TreeRange};
+use longarm_base::{Csn, EntryRef, Mutant, Nanos, Term, UnixMillis};
+use longarm_index::tree::TreeRange;
 use longarm_wire::{
     FAR_FROM, PAGE_BYTES_MAX, ScanAnswerWriter, ScanHead, ScanItem, ScanKind, ScanRequest, ScanStatus,
     ScanValue, TreeMoment,
 };
 
-use crate::arena::{AtPlace, OwnArena};
+use crate::arena::{AtPlace, INLINE_ENTRY, OwnArena};
 use crate::build::Tree;
+use crate::snapshot::{Shown, Snapshot, Snapshots};
 
-/// The longest entry whose value can be inline.
-const INLINE_ENTRY: u32 = FAR_FROM as u32 + 2048;
 /// Values that are asked for before they are looked at.
 const AHEAD: usize = 16;
 /// The fewest items to which a page that conflicts again and again is cut down.
@@ -35,8 +34,9 @@ pub(crate) struct Wanted {
     count: bool,
     limit: u32,
     bytes: u32,
-    /// Of a recheck: when the page was made.
-    recheck: Option<TreeMoment>,
+    pub kind: ScanKind,
+    /// The moment of which the request speaks, if its kind has one.
+    pub moment: TreeMoment,
     /// How often it was made already.
     pub rounds: u32,
 }
@@ -54,6 +54,8 @@ pub(crate) struct Made {
     answer: Vec<u8>,
     low: Bound<Vec<u8>>,
     high: Bound<Vec<u8>>,
+    /// The tree as it was.
+    pub moment: TreeMoment,
 }
 
 impl Made {
@@ -80,26 +82,28 @@ impl Made {
 
 /// An item of the tree, without its key.
 #[derive(Clone, Copy)]
-struct ListedItem {
+struct ListedItem<'s> {
     csn: Csn,
     entry: EntryRef,
     expiry: UnixMillis,
+    /// The value, if a snapshot keeps it.
+    kept: Option<&'s [u8]>,
     /// Where its key ends among the keys.
     key_end: usize,
 }
 
 /// Items of the tree, in the order of a page.
 #[derive(Default)]
-struct Listed {
-    list: Vec<ListedItem>,
+struct Listed<'s> {
+    list: Vec<ListedItem<'s>>,
     keys: Vec<u8>,
 }
 
-impl Listed {
-    fn push(&mut self, item: &TreeItem<'_>) {
+impl<'s> Listed<'s> {
+    fn push(&mut self, item: &Shown<'_, 's>) {
         self.keys.extend_from_slice(item.key);
-        let &TreeItem { csn, entry, expiry, .. } = item;
-        self.list.push(ListedItem { csn, entry, expiry, key_end: self.keys.len() });
+        let &Shown { csn, entry, expiry, kept, .. } = item;
+        self.list.push(ListedItem { csn, entry, expiry, kept, key_end: self.keys.len() });
     }
 
     fn key(&self, number: usize) -> &[u8] {
@@ -115,12 +119,26 @@ pub(crate) enum NotMade {
     Stale,
     /// The range of the page that is looked at again is not as it was.
     Changed,
+    /// The snapshot is not kept any more.
+    Gone,
+}
+
+/// What pages are made of.
+pub(crate) struct Sources<'a> {
+    pub tree: &'a mut Tree,
+    pub arena: &'a OwnArena,
+    /// The snapshots of this tree.
+    pub snapshots: &'a mut Snapshots,
+    /// How old the knowledge is of what the leader has applied, in microseconds.
+    pub lag_us: u32,
+    pub now: Nanos,
 }
 
 impl Wanted {
     /// Takes a request, out of the ring in which it came.
     pub fn of(request: &ScanRequest<'_>) -> Wanted {
         let ScanRequest { reverse, keys_only, count, limit, bytes, operation, term, unix, .. } = *request;
+        let ScanRequest { kind, moment, .. } = *request;
         let (low, high) = (owned(request.low), owned(request.high));
         Wanted {
             operation,
@@ -133,7 +151,8 @@ impl Wanted {
             count,
             limit,
             bytes: bytes.min(PAGE_BYTES_MAX),
-            recheck: (request.kind == ScanKind::Recheck).then_some(request.made),
+            kind,
+            moment,
             rounds: 0,
         }
     }
@@ -149,18 +168,27 @@ impl Wanted {
         halved.max(LEAST.min(self.limit))
     }
 
-    /// Makes the page from the tree as it stands.
-    pub fn make(&self, tree: &mut Tree, arena: &OwnArena, lag_us: u32) -> Result<Made, NotMade> {
+    /// Makes the page from the tree as it stands, or as of a snapshot.
+    pub fn make(&self, sources: Sources<'_>) -> Result<Made, NotMade> {
+        let Sources { tree, arena, snapshots, lag_us, now } = sources;
+        let moment = TreeMoment { tree: tree.incarnation(), step: tree.step() };
         let head = ScanHead {
             rounds: self.rounds,
-            made: TreeMoment { tree: tree.incarnation(), step: tree.step() },
+            made: moment,
             lag_us,
             ..ScanHead::new(ScanStatus::Ok, self.operation, self.term)
         };
-        if let Some(made) = self.recheck {
-            return self.unchanged(tree, made, head);
+        let snapshot = match self.kind {
+            ScanKind::Recheck => return self.unchanged(tree, head),
+            ScanKind::Snapshot => return Ok(self.made(head.encode(), None, moment)),
+            ScanKind::SnapshotPage => Some(snapshots.find(self.moment, now).ok_or(NotMade::Gone)?),
+            ScanKind::Page | ScanKind::Close | ScanKind::Stats => None,
+        };
+        let head = ScanHead { made: if snapshot.is_some() { self.moment } else { moment }, ..head };
+        match self.count {
+            true => Ok(self.counted(tree, snapshot, head)),
+            false => self.shown(tree, arena, snapshot, head),
         }
-        if self.count { Ok(self.counted(tree, head)) } else { self.shown(tree, arena, head) }
     }
 
     fn range(&self) -> TreeRange<'_> {
@@ -168,27 +196,41 @@ impl Wanted {
     }
 
     /// A page that ends with this key, if it is not the last one.
-    fn made(&self, answer: Vec<u8>, end: Option<Vec<u8>>) -> Made {
+    fn made(&self, answer: Vec<u8>, end: Option<Vec<u8>>, moment: TreeMoment) -> Made {
         let (mut low, mut high) = (self.low.clone(), self.high.clone());
         if let Some(end) = end {
             *(if self.reverse { &mut low } else { &mut high }) = Bound::Included(end);
         }
-        Made { answer, low, high }
+        Made { answer, low, high, moment }
     }
 
     /// The answer that nothing in the range has changed since that moment.
-    fn unchanged(&self, tree: &mut Tree, made: TreeMoment, head: ScanHead) -> Result<Made, NotMade> {
+    fn unchanged(&self, tree: &mut Tree, head: ScanHead) -> Result<Made, NotMade> {
         let (low, high) = (borrowed(&self.low), borrowed(&self.high));
-        let stands = tree.incarnation() == made.tree && tree.last_change(low, high) <= made.step;
+        let TreeMoment { tree: of, step } = self.moment;
+        let stands = tree.incarnation() == of && tree.last_change(low, high) <= step;
         match stands || Mutant::RecheckUnmarked.is_on() {
-            true => Ok(self.made(head.encode(), None)),
+            true => Ok(self.made(head.encode(), None, head.made)),
             false => Err(NotMade::Changed),
         }
     }
 
-    fn counted(&self, tree: &mut Tree, head: ScanHead) -> Made {
+    /// Calls `each` with every item of the range, as of the snapshot if there is one, until it breaks.
+    fn walk<'s>(
+        &self,
+        tree: &mut Tree,
+        snapshot: Option<&'s Snapshot>,
+        mut each: impl for<'k> FnMut(Shown<'k, 's>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        match snapshot {
+            Some(snapshot) => snapshot.walk(tree, &self.range(), each),
+            None => tree.walk(&self.range(), |item| each(Shown::of(item))),
+        }
+    }
+
+    fn counted(&self, tree: &mut Tree, snapshot: Option<&Snapshot>, head: ScanHead) -> Made {
         let (mut count, mut last) = (0, Vec::new());
-        let more = tree.walk(&self.range(), |item| {
+        let more = self.walk(tree, snapshot, |item| {
             if item.expiry.expired(self.unix) {
                 return ControlFlow::Continue(());
             }
@@ -202,11 +244,17 @@ impl Wanted {
         });
         let end = more.is_break().then_some(last);
         let answer = ScanAnswerWriter::counted(Vec::new(), head, count, end.as_deref());
-        self.made(answer, end)
+        self.made(answer, end, head.made)
     }
 
-    fn shown(&self, tree: &mut Tree, arena: &OwnArena, head: ScanHead) -> Result<Made, NotMade> {
-        let (items, mut more) = self.listed(tree, arena);
+    fn shown(
+        &self,
+        tree: &mut Tree,
+        arena: &OwnArena,
+        snapshot: Option<&Snapshot>,
+        head: ScanHead,
+    ) -> Result<Made, NotMade> {
+        let (items, mut more) = self.listed(tree, arena, snapshot);
         let mut writer = ScanAnswerWriter::new(Vec::new(), self.bytes, self.keys_only);
         let (mut bytes, mut shown) = (Vec::new(), 0);
         for (number, item) in items.list.iter().enumerate() {
@@ -223,13 +271,18 @@ impl Wanted {
         }
         let end = shown.checked_sub(1).filter(|_| more).map(|last| items.key(last).to_vec());
         let answer = writer.finish(ScanHead { more: end.is_some(), ..head });
-        Ok(self.made(answer, end))
+        Ok(self.made(answer, end, head.made))
     }
 
-    /// The items that a page may have, as the tree has them, and whether the range may have more.
-    fn listed(&self, tree: &mut Tree, arena: &OwnArena) -> (Listed, bool) {
+    /// The items that a page may have, and whether the range may have more.
+    fn listed<'s>(
+        &self,
+        tree: &mut Tree,
+        arena: &OwnArena,
+        snapshot: Option<&'s Snapshot>,
+    ) -> (Listed<'s>, bool) {
         let (mut items, mut bytes) = (Listed::default(), 0);
-        let more = tree.walk(&self.range(), |item| {
+        let more = self.walk(tree, snapshot, |item| {
             if item.expiry.expired(self.unix) {
                 return ControlFlow::Continue(());
             }
@@ -241,7 +294,7 @@ impl Wanted {
             }
             let value = if self.keys_only { 0 } else { item.entry.len.min(FAR_FROM as u32) };
             bytes += item.key.len() as u32 + value;
-            items.push(item);
+            items.push(&item);
             ControlFlow::Continue(())
         });
         (items, more.is_break())
@@ -252,11 +305,14 @@ impl Wanted {
         &self,
         arena: &OwnArena,
         key: &[u8],
-        item: &ListedItem,
+        item: &ListedItem<'b>,
         bytes: &'b mut Vec<u8>,
     ) -> Option<ScanValue<'b>> {
         if self.keys_only {
             return Some(ScanValue::None);
+        }
+        if let Some(value) = item.kept {
+            return Some(ScanValue::Inline(value));
         }
         let place = item.entry;
         match arena.at(place, item.csn, INLINE_ENTRY, bytes) {

@@ -2,31 +2,29 @@
 //! applied between the moments at which a page is made and looked over, a page that is shown is what readers
 //! of the engine find.
 
+mod orders;
+
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::Duration;
 
 use longarm_base::{Csn, EntryRef, Nanos, ReplicaId, Term, UnixMillis};
-use longarm_engine::testing::{SUM_KEY, TIMES, arena, build, memory, options, sums};
+use longarm_engine::testing::{TIMES, arena, build, memory, options, sums};
 use longarm_engine::{Engine, Eviction, WorkerContext};
-use longarm_fabric::{AnyQp, Channel};
-use longarm_host::now;
+use longarm_fabric::AnyQp;
 use longarm_index::hash::SlotKind;
 use longarm_index::tree::{Owner, TreeOptions, Unit, newest_header};
 use longarm_memory::{Mapped, OwnedWords};
 use longarm_replica::page;
 use longarm_store::progress::layout;
 use longarm_store::segment::layout::{CLAIM, line_at, segment_of};
-use longarm_wire::{PAGE_BYTES_MAX, Request, RequestKind, ScanAnswer, ScanKind, ScanRequest};
+use longarm_wire::{Request, RequestKind, ScanAnswer, ScanKind, ScanRequest, TreeMoment};
 use proptest::prelude::*;
 
 use crate::arena::OwnArena;
 use crate::build::{Build, Tree, Uses};
-use crate::door::Door;
 use crate::following::{Following, Source, Trouble};
-use crate::order::{Kept, Order, Orders, StableOf};
-use crate::orderer::{Orderer, OrdererOptions};
-use crate::page::{Made, Wanted};
+use crate::page::{Made, NotMade, Sources, Wanted};
 
 const TERM: Term = Term::new(3, ReplicaId(1));
 const KEYS: u8 = 9;
@@ -63,6 +61,19 @@ enum Act {
         limit: u32,
         acts: usize,
     },
+    /// The orderer is to keep a range as it is; so many acts later it looks whether that may be kept.
+    Snapshot {
+        from: u8,
+        to: u8,
+        acts: usize,
+    },
+    /// It makes a page of one of the snapshots that it keeps.
+    SnapshotPage {
+        number: usize,
+        reverse: bool,
+        limit: u32,
+        count: bool,
+    },
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -76,6 +87,10 @@ fn act() -> impl Strategy<Value = Act> {
         4 => (key(), key(), any::<bool>(), 1u32..6, 0usize..4).prop_map(|(a, b, reverse, limit, acts)| {
             Act::Page { from: a.min(b), to: a.max(b), reverse, limit, acts }
         }),
+        2 => (key(), key(), 0usize..4)
+            .prop_map(|(a, b, acts)| Act::Snapshot { from: a.min(b), to: a.max(b), acts }),
+        4 => (0usize..9, any::<bool>(), 1u32..12, any::<bool>())
+            .prop_map(|(number, reverse, limit, count)| Act::SnapshotPage { number, reverse, limit, count }),
     ]
 }
 
@@ -86,9 +101,17 @@ fn name(key: u8) -> Vec<u8> {
 /// A page that was made and not looked over yet.
 struct Pending {
     made: Made,
-    /// The step of the tree that it was made from.
-    step: u64,
+    /// The bounds of the snapshot that is to be kept, if that is what it is.
+    snapshot: Option<(u8, u8)>,
     acts: usize,
+}
+
+/// A snapshot that is kept, and what readers found when it was taken.
+struct Taken {
+    moment: TreeMoment,
+    from: u8,
+    to: u8,
+    items: BTreeMap<Vec<u8>, Csn>,
 }
 
 /// A leader and its orderer.
@@ -103,6 +126,7 @@ struct World {
     drawn: u64,
     pending: Vec<Pending>,
     shown: usize,
+    taken: Vec<Taken>,
 }
 
 impl World {
@@ -130,6 +154,7 @@ impl World {
             drawn: 1,
             pending: Vec::new(),
             shown: 0,
+            taken: Vec::new(),
         }
     }
 
@@ -156,6 +181,10 @@ impl World {
             Act::Apply { stream } => _ = self.engine.apply_committed(&mut self.contexts[stream], TIMES),
             Act::Advance => self.advance(),
             Act::Page { from, to, reverse, limit, acts } => self.make(from, to, reverse, limit, acts),
+            Act::Snapshot { from, to, acts } => self.make_snapshot(from, to, acts),
+            Act::SnapshotPage { number, reverse, limit, count } => {
+                self.check_snapshot(number, reverse, limit, count);
+            }
         }
     }
 
@@ -191,28 +220,34 @@ impl World {
     }
 
     fn make(&mut self, from: u8, to: u8, reverse: bool, limit: u32, acts: usize) {
+        let (low, high) = (name(from), name(to));
+        let (low, high) = (Bound::Included(low.as_slice()), Bound::Included(high.as_slice()));
+        let all = ScanRequest::new(1, TERM, UnixMillis(1_000_000));
+        self.advance_and_make(&ScanRequest { reverse, low, high, limit, ..all }, None, acts);
+    }
+
+    fn make_snapshot(&mut self, from: u8, to: u8, acts: usize) {
+        let (low, high) = (name(from), name(to));
+        let (low, high) = (Bound::Included(low.as_slice()), Bound::Included(high.as_slice()));
+        let all = ScanRequest::new(1, TERM, UnixMillis(1_000_000));
+        let request = ScanRequest { kind: ScanKind::Snapshot, low, high, ..all };
+        self.advance_and_make(&request, Some((from, to)), acts);
+    }
+
+    fn advance_and_make(&mut self, request: &ScanRequest<'_>, snapshot: Option<(u8, u8)>, acts: usize) {
         self.advance();
         if !self.following.is_ready() {
             return;
         }
-        let (low, high) = (name(from), name(to));
-        let request = ScanRequest {
-            kind: ScanKind::Page,
-            reverse,
-            keys_only: false,
-            count: false,
-            low: Bound::Included(&low),
-            high: Bound::Included(&high),
-            limit,
-            bytes: PAGE_BYTES_MAX,
-            ..ScanRequest::new(1, TERM, UnixMillis(1_000_000))
-        };
-        let wanted = Wanted::of(&request);
-        let tree = self.tree.as_mut().expect("a tree was built");
-        if let Ok(made) = wanted.make(tree, &self.arena, 0) {
-            let step = tree.step();
-            self.pending.push(Pending { made, step, acts });
+        if let Ok(made) = self.made(request) {
+            self.pending.push(Pending { made, snapshot, acts });
         }
+    }
+
+    fn made(&mut self, request: &ScanRequest<'_>) -> Result<Made, NotMade> {
+        let (arena, now) = (&self.arena, Nanos::from_millis(self.drawn));
+        let (tree, snapshots) = (self.tree.as_mut().expect("a tree"), &mut self.following.snapshots);
+        Wanted::of(request).make(Sources { tree, arena, snapshots, lag_us: 0, now })
     }
 
     /// Looks over the pages whose time has come.
@@ -225,12 +260,56 @@ impl World {
             }
             let conflicts = self.following.conflicts(&mut self.arena, Nanos(0)).expect("all is here");
             // The vector may have moved since this page was made: then another page would be made.
-            if conflicts.any(|key| pending.made.speaks_of(key)) || pending.step != self.step() {
+            let Pending { made, snapshot, .. } = pending;
+            if conflicts.any(|key| made.speaks_of(key)) || made.moment.step != self.step() {
                 continue;
             }
-            self.shown += 1;
-            self.check(pending.made);
+            match snapshot {
+                Some((from, to)) => self.take(made.moment, from, to),
+                None => {
+                    self.shown += 1;
+                    self.check(made);
+                }
+            }
         }
+    }
+
+    fn take(&mut self, moment: TreeMoment, from: u8, to: u8) {
+        if self.following.snapshots.take(moment, Nanos::from_millis(self.drawn)) {
+            let there = |key| Some((name(key), self.visible(&name(key))?));
+            let items = (from..=to).filter_map(there).collect();
+            self.taken.push(Taken { moment, from, to, items });
+        }
+    }
+
+    /// A page of a snapshot shows what readers found when that was taken.
+    fn check_snapshot(&mut self, number: usize, reverse: bool, limit: u32, count: bool) {
+        let Some(taken) = self.taken.len().checked_sub(1).map(|last| &self.taken[number.min(last)]) else {
+            return;
+        };
+        let (low, high) = (name(taken.from), name(taken.to));
+        let request = ScanRequest {
+            reverse,
+            count,
+            low: Bound::Included(&low),
+            high: Bound::Included(&high),
+            limit,
+            ..ScanRequest::new(1, TERM, UnixMillis(1_000_000)).about(ScanKind::SnapshotPage, taken.moment)
+        };
+        let mut wanted: Vec<_> = taken.items.clone().into_iter().collect();
+        if reverse {
+            wanted.reverse();
+        }
+        let more = wanted.len() > limit as usize;
+        wanted.truncate(limit as usize);
+        let answer = self.made(&request).expect("it is kept").answer();
+        let answer = ScanAnswer::decode(&answer).expect("an answer");
+        assert_eq!((answer.count as usize, answer.head.more), (wanted.len(), more));
+        let (mut items, mut shown) = (answer.items(), Vec::new());
+        while let Some(item) = items.next().expect("an item").filter(|_| !count) {
+            shown.push((item.key.to_vec(), item.csn));
+        }
+        assert!(count || shown == wanted, "{shown:?} is not {wanted:?}");
     }
 
     fn step(&self) -> u64 {
@@ -248,7 +327,7 @@ impl World {
         let keys: Vec<Vec<u8>> = (0..KEYS).map(name).filter(|key| made.speaks_of(key)).collect();
         let answer = made.answer();
         let answer = ScanAnswer::decode(&answer).expect("an answer");
-        let (mut items, mut shown) = (answer.items(), std::collections::BTreeMap::new());
+        let (mut items, mut shown) = (answer.items(), BTreeMap::new());
         while let Some(item) = items.next().expect("an item") {
             assert_eq!(shown.insert(item.key.to_vec(), item.csn), None, "a key twice");
         }
@@ -445,55 +524,42 @@ fn a_page_waits_for_what_is_committed_and_not_applied() {
     assert_eq!(layout::line_at(1), 64);
 }
 
-/// Gives an order, and says whether the tree's header comes to be there.
-fn shows(orders: &Orders<AnyQp>, order: Order<AnyQp>, tree: &Mapped, wanted: bool) -> bool {
-    orders.give(order);
-    let begun = now();
-    loop {
-        let shown = newest_header(tree, &sums()).is_some();
-        if shown == wanted || now().since(begun) > Nanos::from_millis(5_000) {
-            return shown;
-        }
-        longarm_host::sleep(Duration::from_millis(1));
-    }
-}
-
+/// What a snapshot cannot keep ends it; what it keeps is bounded, and it is kept for a while only.
 #[test]
-fn a_tree_that_is_not_kept_is_not_shown() {
+fn snapshots_have_their_bounds() {
     let mut world = World::new();
     world.put(0, 1);
-    let tree = memory(4 << 20);
-    let channel = Channel::new().expect("an event counter");
-    let (orders, door) = (Arc::new(Orders::new(channel.clone())), Arc::new(Door::new(channel)));
-    let options = OrdererOptions {
-        arena: world.entries.clone(),
-        page: memory(4096),
-        tree: tree.clone(),
-        sum_key: SUM_KEY,
-        options: TreeOptions { unit: Unit::Small, ..TreeOptions::default() },
-        spin: Duration::ZERO,
-        log: Arc::new(|_| ()),
-    };
-    let orderer = Orderer::new(options, orders.clone(), door);
-    let engine = world.engine.clone();
-    let stable: StableOf = Arc::new(move || engine.stable_point());
-    let lead = |term, followed| Order::Lead {
-        term,
-        streams: 2,
-        progress: world.progress.clone(),
-        stable: stable.clone(),
-        followed,
-    };
-    let later = Term::new(4, ReplicaId(1));
-    let shown = std::thread::scope(|threads| {
-        threads.spawn(|| orderer.run());
-        let shown = [lead(later, true), Order::Prepare { kept: Kept::Nothing }, Order::Rest]
-            .map(|order| [(lead(TERM, false), true), (order, false)])
-            .map(|pair| pair.map(|(order, wanted)| shows(&orders, order, &tree, wanted)));
-        orders.give(Order::Stop);
-        shown
+    world.be_ready();
+    let begun = Nanos::from_millis(world.drawn);
+    let of = |step| TreeMoment { tree: 1, step };
+    let snapshots = &mut world.following.snapshots;
+    assert!((0..16).all(|step| snapshots.take(of(step), begun)) && !snapshots.take(of(16), begun));
+    assert!(snapshots.take(of(3), begun), "two clients of one moment");
+    (0..2).for_each(|_| {
+        assert!(snapshots.find(of(3), begun).is_some());
+        snapshots.close(of(3));
     });
-    assert_eq!(shown, [[true, false]; 3]);
+    assert!(snapshots.find(of(3), begun).is_none() && snapshots.take(of(16), begun));
+    snapshots.find(of(5), begun + Nanos::from_millis(1));
+    snapshots.expire(begun + Nanos::from_millis(10_000));
+    assert!(snapshots.find(of(5), begun).is_some() && snapshots.find(of(4), begun).is_none());
+    snapshots.expire(begun + Nanos::from_millis(20_000));
+    assert!(snapshots.is_empty());
+
+    // The tree has 4 MiB, so half a MiB may be kept.
+    let overwrite = |world: &mut World, key| {
+        world.act(&Act::Put { stream: 0, key, len: 4_000 });
+        world.act(&Act::Commit { stream: 0, more: 1 });
+        world.act(&Act::Apply { stream: 0 });
+        world.advance();
+    };
+    (0..200).for_each(|key| overwrite(&mut world, key));
+    assert!(world.following.snapshots.take(of(1), Nanos::from_millis(world.drawn)));
+    let kept = (0..200).take_while(|&key| {
+        overwrite(&mut world, key);
+        !world.following.snapshots.is_empty()
+    });
+    assert!((120..130).contains(&kept.count()));
 }
 
 /// While a tree is built anew the one before is hidden: what it names may be gone.

@@ -10,7 +10,7 @@ mod one_key;
 mod pipeline;
 mod scan;
 
-pub use scan::ClusterScan;
+pub use scan::{ClusterScan, ClusterSnapshot};
 
 use longarm_fabric::{Any, Transport};
 

@@ -21,16 +21,36 @@ pub struct ClusterScan<'c, T: Transport + Clone> {
 impl<T: Transport + Clone> ClusterClient<T> {
     /// The items of a scan over all groups, in order. All groups are asked for their first pages at once.
     pub fn scan(&mut self, scan: &Scan) -> ClusterScan<'_, T> {
-        let groups = self.clients.len() as u64;
+        let rest = self.part_of(scan);
+        let parts = vec![rest; self.clients.len()];
+        self.merged(scan, parts)
+    }
+
+    /// The items of a scan over all groups, in order: those of each group as they were at one instant of that
+    /// group, within this call. See [`Client::scan_snapshot`](crate::Client::scan_snapshot).
+    pub fn scan_snapshot(&mut self, scan: &Scan) -> Result<ClusterSnapshot<'_, T>, Error> {
+        let (rest, groups) = (self.part_of(scan), self.clients.len());
+        let pin = |group| self.group(group)?.pin(rest.clone());
+        let parts = (0..groups).map(pin).collect::<Result<_, Error>>()?;
+        Ok(ClusterSnapshot(self.merged(scan, parts)))
+    }
+
+    /// What each group is asked for.
+    fn part_of(&self, scan: &Scan) -> Rest {
         let rest = Rest::of(scan, None).expect("there is no token");
-        let rest = match scan.most() {
-            Some(limit) => rest.paged(u32::try_from(share(limit, groups)).unwrap_or(u32::MAX)),
+        match scan.most() {
+            Some(limit) => {
+                rest.paged(u32::try_from(share(limit, self.clients.len() as u64)).unwrap_or(u32::MAX))
+            }
             None => rest,
-        };
+        }
+    }
+
+    fn merged(&mut self, scan: &Scan, parts: Vec<Rest>) -> ClusterScan<'_, T> {
         // A scan with a limit asks a group again only if it must.
-        let ahead = groups == 1 || scan.most().is_none();
-        let parts = self.clients.iter().map(|_| Pages::new(rest.clone(), ahead)).collect();
-        let merge = Merge::new(self.clients.len(), scan.is_reverse());
+        let ahead = parts.len() == 1 || scan.most().is_none();
+        let merge = Merge::new(parts.len(), scan.is_reverse());
+        let parts = parts.into_iter().map(|rest| Pages::new(rest, ahead)).collect();
         let left = scan.most().unwrap_or(u64::MAX);
         ClusterScan { client: self, parts, merge, left, begun: false }
     }
@@ -148,5 +168,26 @@ impl<T: Transport + Clone> Iterator for ClusterScan<'_, T> {
             self.left = 0;
         }
         next
+    }
+}
+
+/// The items of a snapshot of each group, in order; made by [`ClusterClient::scan_snapshot`]. After an error
+/// it ends. Replicas are told when it is dropped.
+pub struct ClusterSnapshot<'c, T: Transport + Clone>(ClusterScan<'c, T>);
+
+impl<T: Transport + Clone> Drop for ClusterSnapshot<'_, T> {
+    fn drop(&mut self) {
+        let ClusterScan { client, parts, .. } = &mut self.0;
+        for (client, pages) in client.clients.iter_mut().zip(parts) {
+            client.iter_mut().for_each(|client| pages.close(client));
+        }
+    }
+}
+
+impl<T: Transport + Clone> Iterator for ClusterSnapshot<'_, T> {
+    type Item = Result<ScanItem, Error>;
+
+    fn next(&mut self) -> Option<Result<ScanItem, Error>> {
+        self.0.next()
     }
 }

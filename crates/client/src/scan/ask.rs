@@ -12,10 +12,11 @@ use std::time::Duration;
 use longarm_base::{Csn, Nanos, Term, UnixMillis};
 use longarm_fabric::{Address, SetupError, Transport};
 use longarm_host::now;
-use longarm_wire::{Bad, RefusalCode, ScanAnswer, ScanStatus, TreeMoment};
+use longarm_wire::{Bad, RefusalCode, ScanAnswer, ScanKind, ScanStatus, TreeMoment};
 
 use super::link::{ScanArrived, ScanLink, ScanWanted};
-use super::page::{Came, Counted, Made};
+use super::made::Made;
+use super::page::{Came, Counted};
 use super::range::Rest;
 use crate::client::Client;
 use crate::deadline::Deadline;
@@ -41,6 +42,8 @@ pub(crate) struct Asked {
     /// The leader on which the client had its lease, and the term that the request named.
     pub(super) boot: u64,
     pub(super) term: Term,
+    /// The leader's calendar when it was asked for, or a little earlier.
+    pub(super) unix: UnixMillis,
 }
 
 /// Why there is no page yet.
@@ -74,6 +77,9 @@ pub(super) struct Tries {
 impl<T: Transport> Client<T> {
     /// The next page of a scan, which may have been asked for before.
     pub(crate) fn next_page(&mut self, rest: &Rest, asked: Option<Asked>) -> Result<Came, Error> {
+        if rest.snapshot().is_some() {
+            return self.snapshot_page(rest, asked);
+        }
         if asked.is_some() {
             return self.asked_page(rest, asked, &self.deadline());
         }
@@ -97,7 +103,8 @@ impl<T: Transport> Client<T> {
     }
 
     fn asked_page(&mut self, rest: &Rest, asked: Option<Asked>, deadline: &Deadline) -> Result<Came, Error> {
-        self.until_answered(rest, asked, deadline, |client, asked, arrived, deadline| {
+        let send = |client: &mut Client<T>| client.send_scan(rest);
+        self.until_answered(send, asked, deadline, |client, asked, arrived, deadline| {
             let answer = decode(arrived)?;
             let mut came = Came::take(&answer, rest).map_err(foul)?;
             came.made = client.made(asked, answer.head.made);
@@ -109,14 +116,15 @@ impl<T: Transport> Client<T> {
     }
 
     /// What a page that was just answered was made of.
-    fn made(&self, asked: Asked, moment: TreeMoment) -> Option<Made> {
+    pub(super) fn made(&self, asked: Asked, moment: TreeMoment) -> Option<Made> {
         let Asked { boot, term, .. } = asked;
         self.scans.links.last().map(|link| Made { moment, replica: link.address.clone(), boot, term })
     }
 
     /// The next part of a count.
     pub(crate) fn next_count(&mut self, rest: &Rest) -> Result<Counted, Error> {
-        self.until_answered(rest, None, &self.deadline(), |client, asked, arrived, deadline| {
+        let (send, deadline) = (|client: &mut Client<T>| client.send_scan(rest), self.deadline());
+        self.until_answered(send, None, &deadline, |client, asked, arrived, deadline| {
             let counted = Counted::take(&decode(arrived)?, rest).map_err(foul)?;
             client.check_led(asked, arrived.at, deadline)?;
             Ok(counted)
@@ -126,6 +134,9 @@ impl<T: Transport> Client<T> {
     /// Asks for a page without waiting for anything; `None` if that is not possible now, or if the client is
     /// to make it.
     pub(crate) fn ask_ahead(&mut self, rest: &Rest) -> Option<Asked> {
+        if rest.snapshot().is_some() {
+            return self.send_snapshot_page(rest).ok();
+        }
         if self.scan_side(rest) == Side::Client {
             return None;
         }
@@ -135,17 +146,18 @@ impl<T: Transport> Client<T> {
     /// Asks for a page, unless the client is to make it; waits for a lease and for a connection, if there are
     /// none.
     pub(crate) fn ask_soon(&mut self, rest: &Rest) -> Option<Asked> {
-        if self.scan_side(rest) == Side::Client {
-            return None;
+        if rest.snapshot().is_some() || self.scan_side(rest) == Side::Client {
+            return self.ask_ahead(rest);
         }
         let deadline = self.deadline();
         let mut tries = Tries::default();
-        self.ask(rest, &mut tries, &deadline).ok()
+        self.reach_replica(&mut tries, &deadline).and_then(|()| self.send_scan(rest)).ok()
     }
 
-    fn until_answered<R>(
+    /// Has `send` ask until `take` finds what came good.
+    pub(super) fn until_answered<R>(
         &mut self,
-        rest: &Rest,
+        send: impl Fn(&mut Client<T>) -> Result<Asked, Miss>,
         mut ahead: Option<Asked>,
         deadline: &Deadline,
         mut take: impl FnMut(&mut Client<T>, Asked, &ScanArrived, &Deadline) -> Result<R, Miss>,
@@ -154,7 +166,7 @@ impl<T: Transport> Client<T> {
         loop {
             let asked = match ahead.take() {
                 Some(asked) => Ok(asked),
-                None => self.ask(rest, &mut tries, deadline),
+                None => self.reach_replica(&mut tries, deadline).and_then(|()| send(self)),
             };
             let outcome = asked.and_then(|asked| {
                 let arrived = self.await_page(asked, deadline)?;
@@ -171,11 +183,6 @@ impl<T: Transport> Client<T> {
                 }
             }
         }
-    }
-
-    fn ask(&mut self, rest: &Rest, tries: &mut Tries, deadline: &Deadline) -> Result<Asked, Miss> {
-        self.reach_replica(tries, deadline)?;
-        self.send_scan(rest)
     }
 
     /// Has a lease on the leader, and a connection to a replica: the last of the list.
@@ -212,7 +219,10 @@ impl<T: Transport> Client<T> {
         self.send_request(|operation, term, unix| rest.request(operation, term, unix).encode())
     }
 
-    fn send_request(&mut self, request: impl Fn(u64, Term, UnixMillis) -> Vec<u8>) -> Result<Asked, Miss> {
+    pub(super) fn send_request(
+        &mut self,
+        request: impl Fn(u64, Term, UnixMillis) -> Vec<u8>,
+    ) -> Result<Asked, Miss> {
         let leader = self.link.as_ref();
         let leader = leader.ok_or_else(|| Miss::Leader(Trouble::Broken("not connected".into())))?;
         let link = self.scans.links.last_mut().ok_or(LEFT)?;
@@ -221,21 +231,25 @@ impl<T: Transport> Client<T> {
         self.scans.operation += 1;
         let operation = self.scans.operation;
         match link.send(operation, &request(operation, term, unix)) {
-            Ok(()) => Ok(Asked { operation, boot, term }),
+            Ok(()) => Ok(Asked { operation, boot, term, unix }),
             Err(error) => Err(left(error.to_string(), SHUN_BRIEFLY)),
         }
     }
 
     /// Asks the replica that was taken up last whether nothing in a range has changed since then.
     pub(super) fn send_recheck(&mut self, range: &Rest, made: TreeMoment) -> Result<Asked, Miss> {
-        self.send_request(|operation, term, unix| range.request(operation, term, unix).recheck(made).encode())
+        self.send_request(|operation, term, unix| {
+            range.request(operation, term, unix).about(ScanKind::Recheck, made).encode()
+        })
     }
 
     fn await_page(&mut self, asked: Asked, deadline: &Deadline) -> Result<ScanArrived, Miss> {
         let arrived = self.await_answer(asked, deadline)?;
         let head = decode(&arrived)?.head;
         let (why, shun) = match head.status {
-            ScanStatus::Changed => return Err(foul(Bad("the answer to another request"))),
+            ScanStatus::Changed | ScanStatus::Gone => {
+                return Err(foul(Bad("the answer to another request")));
+            }
             ScanStatus::Ok if head.term == asked.term => return Ok(arrived),
             ScanStatus::Ok => return Err(foul(Bad("a page of another term"))),
             ScanStatus::Invalid => {
@@ -247,6 +261,7 @@ impl<T: Transport> Client<T> {
                 ("the replica is of another term, or has no ordered index now", SHUN_BRIEFLY)
             }
             ScanStatus::Closing => ("the replica is shutting down", SHUN_LONG),
+            ScanStatus::Crowded => ("it keeps as many snapshots as it may", SHUN_BRIEFLY),
             ScanStatus::Full => ("the replica has no memory for its ordered index", SHUN_LONG),
         };
         Err(Miss::PassedOver { why, shun })
@@ -373,7 +388,7 @@ impl<T: Transport> Client<T> {
 }
 
 /// The connection over which the page was asked for is gone.
-const LEFT: Miss = Miss::Again("the connection to the replica was left");
+pub(super) const LEFT: Miss = Miss::Again("the connection to the replica was left");
 
 fn decode(arrived: &ScanArrived) -> Result<ScanAnswer<'_>, Miss> {
     ScanAnswer::decode(&arrived.bytes).map_err(foul)
@@ -384,7 +399,7 @@ pub(super) fn foul(bad: Bad) -> Miss {
     left(bad.to_string(), SHUN_LONG)
 }
 
-fn left(why: String, shun: Duration) -> Miss {
+pub(super) fn left(why: String, shun: Duration) -> Miss {
     Miss::Left { why, shun }
 }
 

@@ -3,6 +3,7 @@
 use longarm_fabric::Transport;
 
 use super::ask::Asked;
+use super::made::Pinned;
 use super::page::{Came, ScanItem};
 use super::range::Rest;
 use crate::client::Client;
@@ -15,11 +16,21 @@ pub(crate) struct Pages {
     asked: Option<Asked>,
     /// Whether to ask for a page before it is needed.
     ahead: bool,
+    /// The snapshot that they are of, if they are of one.
+    pinned: Option<Pinned>,
 }
 
 impl Pages {
     pub(crate) fn new(rest: Rest, ahead: bool) -> Pages {
-        Pages { rest: Some(rest).filter(|rest| !rest.is_empty()), asked: None, ahead }
+        let pinned = rest.snapshot().cloned();
+        Pages { rest: Some(rest).filter(|rest| !rest.is_empty()), asked: None, ahead, pinned }
+    }
+
+    /// Ends the snapshot, if they are of one.
+    pub(crate) fn close<T: Transport>(&mut self, client: &mut Client<T>) {
+        if let Some(pinned) = self.pinned.take() {
+            client.unpin(&pinned);
+        }
     }
 
     /// Whether there may be more.
@@ -79,5 +90,31 @@ impl<T: Transport> Iterator for ScanIter<'_, T> {
                 Err(error) => return Some(Err(error)),
             }
         }
+    }
+}
+
+/// The items of a snapshot, in order; made by [`Client::scan_snapshot`]. All are of one instant. After an
+/// error it ends. The replica is told when it is dropped.
+pub struct SnapshotIter<'c, T: Transport>(ScanIter<'c, T>);
+
+impl<'c, T: Transport> SnapshotIter<'c, T> {
+    /// The items of a range that a replica keeps.
+    pub(crate) fn new(client: &'c mut Client<T>, pinned: Rest) -> SnapshotIter<'c, T> {
+        SnapshotIter(ScanIter::new(client, pinned))
+    }
+}
+
+impl<T: Transport> Drop for SnapshotIter<'_, T> {
+    fn drop(&mut self) {
+        let ScanIter { client, pages, .. } = &mut self.0;
+        pages.close(client);
+    }
+}
+
+impl<T: Transport> Iterator for SnapshotIter<'_, T> {
+    type Item = Result<ScanItem, Error>;
+
+    fn next(&mut self) -> Option<Result<ScanItem, Error>> {
+        self.0.next()
     }
 }

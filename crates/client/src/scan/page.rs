@@ -1,11 +1,9 @@
 //! A page: what the caller gets, and how it is made of an answer.
 
-use std::sync::Arc;
+use longarm_base::{Csn, EntryRef, UnixMillis};
+use longarm_wire::{Bad, ScanAnswer, ScanItem as WireItem, ScanValue};
 
-use longarm_base::{Csn, EntryRef, Term, UnixMillis};
-use longarm_fabric::Address;
-use longarm_wire::{Bad, ScanAnswer, ScanItem as WireItem, ScanValue, TreeMoment};
-
+use super::made::Made;
 use super::range::Rest;
 use super::token::Token;
 
@@ -41,18 +39,6 @@ pub(crate) struct Came {
     pub(crate) more: bool,
     /// Of what it was made.
     pub(crate) made: Option<Made>,
-}
-
-/// What a page was made of.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Made {
-    /// The tree, and its step.
-    pub(crate) moment: TreeMoment,
-    /// The replica that has the tree.
-    pub(crate) replica: Arc<Address>,
-    /// The leader on which the client had its lease.
-    pub(crate) boot: u64,
-    pub(crate) term: Term,
 }
 
 /// A value to READ.

@@ -5,8 +5,9 @@ use std::ops::{Bound, RangeBounds};
 use longarm_base::limits::KEY_MAX;
 use longarm_base::{Mutant, Term, UnixMillis};
 use longarm_index::tree::TreeRange;
-use longarm_wire::{COUNT_MAX, PAGE_ITEMS_MAX, ScanRequest};
+use longarm_wire::{COUNT_MAX, PAGE_ITEMS_MAX, ScanKind, ScanRequest};
 
+use super::made::Pinned;
 use super::token::Token;
 use crate::error::Error;
 
@@ -115,6 +116,8 @@ impl Scan {
 /// What is left of a scan.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Rest {
+    /// The snapshot that its pages are of, if they are of one.
+    pinned: Option<Pinned>,
     low: Bound<Vec<u8>>,
     high: Bound<Vec<u8>>,
     reverse: bool,
@@ -130,6 +133,7 @@ impl Rest {
     /// All of a scan, or what is beyond the token.
     pub(crate) fn of(scan: &Scan, token: Option<&Token>) -> Result<Rest, Error> {
         let mut rest = Rest {
+            pinned: None,
             low: least(&scan.low),
             high: most(&scan.high),
             reverse: scan.reverse,
@@ -156,6 +160,16 @@ impl Rest {
     /// The same with at most so many items a page.
     pub(crate) fn paged(self, items: u32) -> Rest {
         Rest { page: self.page.min(items.max(1)), ..self }
+    }
+
+    /// The same in pages of a snapshot.
+    pub(crate) fn pinned(self, pinned: Pinned) -> Rest {
+        Rest { pinned: Some(pinned), ..self }
+    }
+
+    /// The snapshot that its pages are of.
+    pub(crate) fn snapshot(&self) -> Option<&Pinned> {
+        self.pinned.as_ref()
     }
 
     /// Whether nothing can be in it.
@@ -204,7 +218,9 @@ impl Rest {
 
     /// The request for the next page.
     pub(crate) fn request(&self, operation: u64, term: Term, unix: UnixMillis) -> ScanRequest<'_> {
-        ScanRequest {
+        let (term, unix) =
+            self.pinned.as_ref().map_or((term, unix), |pinned| (pinned.made.term, pinned.unix));
+        let page = ScanRequest {
             reverse: self.reverse,
             keys_only: self.keys_only,
             count: self.count,
@@ -212,6 +228,10 @@ impl Rest {
             high: bytes(&self.high),
             limit: self.limit(),
             ..ScanRequest::new(operation, term, unix)
+        };
+        match &self.pinned {
+            Some(pinned) => page.about(ScanKind::SnapshotPage, pinned.made.moment),
+            None => page,
         }
     }
 

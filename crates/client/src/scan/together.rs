@@ -15,8 +15,9 @@ use longarm_host::now;
 use longarm_wire::{ScanAnswer, ScanStatus};
 
 use super::ask::{Miss, Tries, foul};
+use super::made::Made;
 use super::merge::{Merge, MergeStep};
-use super::page::{Came, Made, ScanItem};
+use super::page::{Came, ScanItem};
 use super::range::{Rest, Scan};
 use crate::client::Client;
 use crate::deadline::Deadline;

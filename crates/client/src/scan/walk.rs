@@ -29,7 +29,8 @@ use longarm_wire::{ARENA_REGION, STREAMS_MAX, TreeMoment};
 
 use super::ask::{Asked, Miss, Tries, of_replica};
 use super::link::ScanLink;
-use super::page::{Came, FarValue, Made, ScanItem};
+use super::made::Made;
+use super::page::{Came, FarValue, ScanItem};
 use super::range::Rest;
 use crate::client::Client;
 use crate::deadline::Deadline;
@@ -102,7 +103,8 @@ impl<T: Transport> Client<T> {
     fn walk_page(&mut self, rest: &Rest, deadline: &Deadline) -> Result<Came, Miss> {
         let leader = self.connected().map_err(Miss::Leader)?;
         let term = Term::from_bits(leader.welcome.term).unwrap_or_default();
-        let asked = Asked { operation: 0, boot: leader.welcome.boot, term };
+        let unix = leader.unix_now(now());
+        let asked = Asked { operation: 0, boot: leader.welcome.boot, term, unix };
         let link = self.scans.links.last_mut().ok_or(DISTURBED)?;
         let header = link.tree_header(deadline).map_err(of_replica)?.ok_or(DISTURBED)?;
         if header.term != term {

@@ -16,6 +16,7 @@ mod reads;
 mod resend;
 mod scans;
 mod scans_of_leaders;
+mod snapshots;
 mod stalls;
 
 use std::convert::Infallible;

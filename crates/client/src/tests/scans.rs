@@ -118,10 +118,10 @@ impl Model {
         }
     }
 
-    /// Checks one page, or all pages by tokens, or an iterator, or all at one instant, or a count.
+    /// Checks one page, or all by tokens, an iterator, all at one instant, a snapshot, or a count.
     fn look(&self, client: &mut Client<Any>, draw: &mut SplitMix64) {
         let drawn = drawn(draw);
-        match draw.below(8) {
+        match draw.below(9) {
             0 => self.look_at_all_pages(client, &drawn),
             1 => {
                 let asked = Instant::now();
@@ -137,6 +137,15 @@ impl Model {
                 let items = client.scan_together(&drawn.scan).expect("a scan of one instant");
                 let whole = (items.len() as u64) < drawn.limit;
                 self.check(&drawn, None, &Seen { asked, came: Instant::now(), items: &items, whole });
+            }
+            5 => {
+                // It may have what was just over.
+                let asked = Instant::now().checked_sub(COUNTED_LATE).expect("a machine that is up");
+                let scan = drawn.scan.clone().page(1 + draw.below(40) as u32);
+                let items: Result<Vec<_>, _> = client.scan_snapshot(&scan).expect("a snapshot").collect();
+                let (items, came) = (items.expect("all of it"), Instant::now());
+                let whole = (items.len() as u64) < drawn.limit;
+                self.check(&drawn, None, &Seen { asked, came, items: &items, whole });
             }
             _ => drop(self.look_at_a_page(client, &drawn, None)),
         }

@@ -16,10 +16,11 @@ pub const ABOUT: &str = "Print items in the order of their keys";
 
 const AFTER: &str = "\
 Each page is of one instant; a longer scan is a row of pages, each later than the one before, and of several
-groups each has pages of its own. With --together all items, at most 65,536, are of one instant. An item is
-a line: key, tab, value, with tabs, line ends and backslashes escaped. With --json it is an object, in
-which bytes that are no Unicode text are base64 under key64 and value64. Ends with 0 also if there is no such
-item, with 4 where no ordered index is kept.";
+groups each has pages of its own. With --snapshot all items of a group are of one instant, however much is
+written meanwhile; with --together all items of all groups, at most 65,536. An item is a line: key, tab,
+value, with tabs, line ends and backslashes escaped. With --json it is an object, in which bytes that are no
+Unicode text are base64 under key64 and value64. Ends with 0 also if there is no such item, with 4 where no
+ordered index is kept.";
 
 /// Bytes of lines that are written at once.
 const WRITTEN_AT: usize = 64 << 10;
@@ -59,6 +60,10 @@ pub struct Args {
     /// All items as they were at one instant, over all pages and groups: for ranges that are hardly written
     #[arg(long, conflicts_with = "count")]
     pub together: bool,
+
+    /// All items of each group as they were at one instant: replicas keep what is written over for so long
+    #[arg(long, conflicts_with_all = ["count", "together"])]
+    pub snapshot: bool,
 
     /// Fetch at most so many items at a time; a smaller page is less likely disturbed by writes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -122,6 +127,10 @@ fn print(
     if args.together {
         let items = client.scan_together(&scan).map_err(failed)?;
         return show(args, items.into_iter().map(Ok), output, lines);
+    }
+    if args.snapshot {
+        let items = client.scan_snapshot(&scan).map_err(failed)?;
+        return show(args, items.map(|item| item.map_err(failed)), output, lines);
     }
     show(args, client.scan(&scan).map(|item| item.map_err(failed)), output, lines)
 }
@@ -216,7 +225,12 @@ mod tests {
         let wanted = Scan::range("a".."b").limit(3).reverse().keys_only().page(9);
         assert_eq!(scan(&some).expect("good words"), wanted);
         assert_eq!(scan(&["--prefix", "user:"]).expect("good words"), Scan::prefix("user:"));
-        for wrong in [&["--prefix", "a", "--to", "b"][..], &["--page", "0"], &["--count", "--keys-only"]] {
+        for wrong in [
+            &["--prefix", "a", "--to", "b"][..],
+            &["--page", "0"],
+            &["--count", "--keys-only"],
+            &["--snapshot", "--together"],
+        ] {
             assert!(scan(wrong).is_err(), "{wrong:?}");
         }
     }

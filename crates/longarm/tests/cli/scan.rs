@@ -30,6 +30,7 @@ fn a_scan_prints_items_in_the_order_of_their_keys() {
     assert_eq!(group.client(&["scan"]), format!("other\t0\n{users}"));
     assert_eq!(group.client(&["scan", "--page", "1"]), format!("other\t0\n{users}"));
     assert_eq!(group.client(&["scan", "--page", "1", "--together"]), format!("other\t0\n{users}"));
+    assert_eq!(group.client(&["scan", "--page", "1", "--snapshot"]), format!("other\t0\n{users}"));
     assert_eq!(group.client(&["scan", "--reverse", "--limit", "2"]), "user:4\tshort\nuser:2\ttwo\n");
     assert_eq!(group.client(&["scan", "--from", "p", "--to", "user:2", "--keys-only"]), "user:1\n");
     assert_eq!(group.client(&["scan", "--prefix", "nobody"]), "", "that is no failure");

@@ -326,6 +326,7 @@ impl AtWork {
             | Error::Connect(_)
             | Error::Contended(_)
             | Error::NoPage(_)
+            | Error::SnapshotGone(_)
             | Error::Full
             | Error::OutOfMemory => {}
             Error::Crowded if self.worker.load.hostile => {}

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::ops::Bound;
 use std::time::Duration;
 
-use longarm_base::Nanos;
 use longarm_base::random::SplitMix64;
+use longarm_base::{Nanos, UnixMillis};
 use longarm_client::{Client, Error, Options, OrderedInspection, Scan, ScanItem, Token, inspect_ordered};
 use longarm_fabric::Address;
 use longarm_fabric::sim::Sim;
@@ -83,11 +83,13 @@ impl AtWork {
         let mut wish = Wish::draw(number, self.scans, keys, &mut self.worker.chance);
         let chance = &mut self.worker.chance;
         let pages = if chance.once_in(3) { 1 + chance.below(ROW) } else { 1 };
-        let together = chance.once_in(5).then(|| 1 + chance.below(3) as u32);
+        let whole = chance.once_in(3).then(|| (1 + chance.below(3) as u32, chance.once_in(2)));
         let (scan, mut token) = (wish.scan(&self.worker.load), None::<Token>);
         self.scans += 1;
-        if let Some(page) = together {
-            return self.scan_together(&wish, &scan.page(page));
+        match whole {
+            Some((page, true)) => return self.scan_together(&wish, &scan.page(page)),
+            Some((page, false)) => return self.scan_snapshot(&wish, &scan.page(page)),
+            None => {}
         }
         for _ in 0..pages {
             self.begun += 1;
@@ -120,6 +122,32 @@ impl AtWork {
                 let more = items.len() as u64 == wish.limit;
                 let page = wish.page(&items, more, &self.worker.load, call);
                 self.worker.noted.borrow_mut().plain.push_page(page);
+            }
+            Err(error) => {
+                self.worker.noted.borrow_mut().no_page += 1;
+                self.forgive(error);
+            }
+        }
+    }
+}
+
+impl AtWork {
+    /// Takes a snapshot, and all of its pages while others write; they are noted as one. What it shows of
+    /// items that expire is not judged: it may have what was just over.
+    fn scan_snapshot(&mut self, wish: &Wish, scan: &Scan) {
+        self.begun += 1;
+        let call = time();
+        let (mut items, mut taken) = (Vec::new(), call);
+        let outcome = self.client.scan_snapshot(scan).and_then(|mut shown| {
+            taken = time();
+            shown.try_for_each(|item| item.map(|item| items.push(item)))
+        });
+        match outcome {
+            Ok(()) if items.iter().any(|item| item.expiry != UnixMillis::NEVER) => {}
+            Ok(()) => {
+                let more = items.len() as u64 == wish.limit;
+                let page = wish.page(&items, more, &self.worker.load, call);
+                self.worker.noted.borrow_mut().plain.push_page(Page { end: taken, ..page });
             }
             Err(error) => {
                 self.worker.noted.borrow_mut().no_page += 1;

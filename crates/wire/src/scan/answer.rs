@@ -62,6 +62,11 @@ pub enum ScanStatus {
     Full = 6,
     /// Of a recheck: something in the range has changed, or the page was of another tree.
     Changed = 7,
+    /// Of a page of a snapshot: that is not kept any more. Nobody asked for it for long, it outgrew its
+    /// memory, another leader leads, or an entry of it is gone.
+    Gone = 8,
+    /// Of a snapshot: as many are kept as may be.
+    Crowded = 9,
 }
 
 /// The value of an item.
@@ -305,6 +310,8 @@ fn status(number: u8) -> Result<ScanStatus, Bad> {
         5 => ScanStatus::Invalid,
         6 => ScanStatus::Full,
         7 => ScanStatus::Changed,
+        8 => ScanStatus::Gone,
+        9 => ScanStatus::Crowded,
         _ => return Err(Bad("unknown status of a page")),
     })
 }

@@ -3,7 +3,7 @@
 //! `[kind u8 | flags u8 | low length u16 | high length u16 | 0 u16][limit u32 | bytes u32][operation][term]`
 //! `[unix ms][low][high]`
 //!
-//! A recheck has the moment of the page, `[tree][step]`, before the keys.
+//! Kinds that speak of an earlier moment have it, `[tree][step]`, before the keys.
 //!
 //! A bound without a key has length zero. The range of a page is the same whatever its direction: low is
 //! below high.
@@ -25,7 +25,7 @@ const LOW_OPEN: u8 = 8;
 const HIGH_OPEN: u8 = 16;
 const FLAGS: u8 = REVERSE | KEYS | COUNT | LOW_OPEN | HIGH_OPEN;
 
-/// The kinds of requests on the connection of a scan. The number 3 (close) is kept for pinned snapshots.
+/// The kinds of requests on the connection of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum ScanKind {
@@ -34,8 +34,22 @@ pub enum ScanKind {
     /// Say whether nothing in a range has changed since a page of it was made, by the rule by which a page is
     /// answered. Limit and what to show mean nothing.
     Recheck = 2,
+    /// The snapshot of that moment is needed no more. Range, limit and term mean nothing.
+    Close = 3,
     /// Say how the ordered index stands, whatever its state. Range, limit and term mean nothing.
     Stats = 4,
+    /// Keep the ordered index as it is, for pages of this range, by the rule by which a page is answered. The
+    /// answer names the moment. Limit and what to show mean nothing.
+    Snapshot = 5,
+    /// Answer a page as of the moment of a snapshot.
+    SnapshotPage = 6,
+}
+
+impl ScanKind {
+    /// Whether the request speaks of an earlier moment.
+    pub fn has_moment(self) -> bool {
+        matches!(self, ScanKind::Recheck | ScanKind::Close | ScanKind::SnapshotPage)
+    }
 }
 
 /// A moment of an ordered index.
@@ -73,8 +87,8 @@ pub struct ScanRequest<'a> {
     pub term: Term,
     /// The leader's calendar, by which items are expired.
     pub unix: UnixMillis,
-    /// Of a recheck: when the page was made.
-    pub made: TreeMoment,
+    /// Of a recheck when the page was made; else of which snapshot it speaks.
+    pub moment: TreeMoment,
 }
 
 impl<'a> ScanRequest<'a> {
@@ -92,7 +106,7 @@ impl<'a> ScanRequest<'a> {
             operation,
             term,
             unix,
-            made: TreeMoment::default(),
+            moment: TreeMoment::default(),
         }
     }
 
@@ -101,9 +115,9 @@ impl<'a> ScanRequest<'a> {
         ScanRequest { kind: ScanKind::Stats, ..ScanRequest::new(operation, Term::ZERO, UnixMillis::NEVER) }
     }
 
-    /// The request whether nothing in the range has changed since then.
-    pub fn recheck(self, made: TreeMoment) -> ScanRequest<'a> {
-        ScanRequest { kind: ScanKind::Recheck, made, ..self }
+    /// The request of this kind about an earlier moment, for the same range.
+    pub fn about(self, kind: ScanKind, moment: TreeMoment) -> ScanRequest<'a> {
+        ScanRequest { kind, moment, ..self }
     }
 
     /// The bytes to send. Keys are at most [`KEY_MAX`] long, which the caller has checked.
@@ -129,9 +143,9 @@ impl<'a> ScanRequest<'a> {
         for word in [self.operation, self.term.bits(), self.unix.0] {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
-        if self.kind == ScanKind::Recheck {
-            bytes.extend_from_slice(&self.made.tree.to_le_bytes());
-            bytes.extend_from_slice(&self.made.step.to_le_bytes());
+        if self.kind.has_moment() {
+            bytes.extend_from_slice(&self.moment.tree.to_le_bytes());
+            bytes.extend_from_slice(&self.moment.step.to_le_bytes());
         }
         bytes.extend_from_slice(low);
         bytes.extend_from_slice(high);
@@ -145,7 +159,10 @@ impl<'a> ScanRequest<'a> {
         let kind = match head[0] {
             1 => ScanKind::Page,
             2 => ScanKind::Recheck,
+            3 => ScanKind::Close,
             4 => ScanKind::Stats,
+            5 => ScanKind::Snapshot,
+            6 => ScanKind::SnapshotPage,
             _ => return Err(Bad("unknown kind of a scan's request")),
         };
         let flags = head[1];
@@ -170,9 +187,9 @@ impl<'a> ScanRequest<'a> {
         }
         let (operation, term) = (fields.u64()?, take_term(&mut fields)?);
         let unix = UnixMillis(fields.u64()?);
-        let made = match kind {
-            ScanKind::Recheck => TreeMoment { tree: fields.u64()?, step: fields.u64()? },
-            ScanKind::Page | ScanKind::Stats => TreeMoment::default(),
+        let moment = match kind.has_moment() {
+            true => TreeMoment { tree: fields.u64()?, step: fields.u64()? },
+            false => TreeMoment::default(),
         };
         let low = bound(&mut fields, low_len, is(LOW_OPEN))?;
         let high = bound(&mut fields, high_len, is(HIGH_OPEN))?;
@@ -190,7 +207,7 @@ impl<'a> ScanRequest<'a> {
             operation,
             term,
             unix,
-            made,
+            moment,
         })
     }
 }

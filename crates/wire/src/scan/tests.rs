@@ -22,6 +22,17 @@ fn bounds() -> impl Strategy<Value = Bound<Vec<u8>>> {
     prop_oneof![Just(Bound::Unbounded), keys().prop_map(Bound::Included), keys().prop_map(Bound::Excluded),]
 }
 
+fn kinds() -> impl Strategy<Value = ScanKind> {
+    prop_oneof![
+        Just(ScanKind::Page),
+        Just(ScanKind::Recheck),
+        Just(ScanKind::Close),
+        Just(ScanKind::Stats),
+        Just(ScanKind::Snapshot),
+        Just(ScanKind::SnapshotPage),
+    ]
+}
+
 fn heads() -> impl Strategy<Value = ScanHead> {
     (any::<([u64; 3], u32, u32)>(), terms()).prop_map(|(([operation, tree, step], rounds, lag_us), term)| {
         ScanHead {
@@ -120,12 +131,16 @@ proptest! {
     fn requests_come_back(
         show in 0u8..3, reverse: bool, low in bounds(), high in bounds(), limit in 1..=PAGE_ITEMS_MAX,
         bytes in 1..=PAGE_BYTES_MAX, operation: u64, term in terms(), unix: u64,
-        made in proptest::option::of(any::<(u64, u64)>()),
+        kind in kinds(), moment: [u64; 2],
     ) {
         let (low, high) = (low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice));
         let request = ScanRequest { reverse, keys_only: show == 1, count: show == 2, low, high, limit, bytes,
-            ..ScanRequest::new(operation, term, UnixMillis(unix)) };
-        let request = made.map_or(request, |(tree, step)| request.recheck(TreeMoment { tree, step }));
+            kind, ..ScanRequest::new(operation, term, UnixMillis(unix)) };
+        let [tree, step] = moment;
+        let request = match kind.has_moment() {
+            true => request.about(kind, TreeMoment { tree, step }),
+            false => request,
+        };
         let message = request.encode();
         prop_assert_eq!(ScanRequest::decode(&message), Ok(request));
         for cut in 0..message.len() {
@@ -253,7 +268,7 @@ fn what_is_wrong_with_a_request_is_named() {
         bytes[at..at + with.len()].copy_from_slice(with);
         ScanRequest::decode(&bytes).expect_err("refused").0
     };
-    assert!([0, 3, 5].iter().all(|&kind| refused(0, &[kind]).contains("kind")));
+    assert!([0, 7, 255].iter().all(|&kind| refused(0, &[kind]).contains("kind")));
     assert!(refused(1, &[32]).contains("flags") && refused(1, &[2 | 4]).contains("count"));
     assert!(refused(1, &[8, 0, 0, 2]).contains("names none"));
     assert!(refused(2, &[0xff, 4]).contains("longer than allowed"));
@@ -279,7 +294,7 @@ fn what_is_wrong_with_an_answer_is_named() {
         wrong(&bytes).expect("refused")
     };
     assert_eq!(wrong(&bytes), None);
-    assert!(with(0, &[8]).contains("status") && with(0, &[1]).contains("none"));
+    assert!(with(0, &[10]).contains("status") && with(0, &[1]).contains("none"));
     assert!(
         with(1, &[16]).contains("flags") && with(1, &[6]).contains("flags") && with(2, &[1]).contains("bits")
     );
