@@ -10,7 +10,7 @@ use longarm_base::limits::{KEY_MAX, SEGMENT_BYTES, SEGMENTS_MAX};
 use longarm_base::{Csn, EntryRef, Term, UnixMillis};
 use longarm_wire::{
     COUNT_MAX, FAR_FROM, PAGE_BYTES_MAX, PAGE_ITEMS_MAX, SCAN_MESSAGE_MAX, ScanAnswer, ScanAnswerWriter,
-    ScanHead, ScanHello, ScanItem, ScanRequest, ScanStatus, ScanValue, ScanWelcome, TreeMoment,
+    ScanHead, ScanHello, ScanItem, ScanKind, ScanRequest, ScanStatus, ScanValue, ScanWelcome, TreeMoment,
 };
 
 use crate::{COMMANDS_MAX, Input};
@@ -56,7 +56,13 @@ fn request(input: &mut Input<'_>) -> Vec<u8> {
         ..ScanRequest::new(input.u64(), term, UnixMillis(input.u64()))
     };
     let made = TreeMoment { tree: input.u64(), step: input.u64() };
-    let request = if flags & 128 != 0 { request.recheck(made) } else { request };
+    let request = match flags >> 5 {
+        4 => request.about(ScanKind::Recheck, made),
+        5 => request.about(ScanKind::Close, made),
+        6 => request.about(ScanKind::SnapshotPage, made),
+        7 => ScanRequest { kind: ScanKind::Snapshot, ..request },
+        _ => request,
+    };
     let message = request.encode();
     assert_eq!(ScanRequest::decode(&message), Ok(request));
     message

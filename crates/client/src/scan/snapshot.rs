@@ -23,7 +23,7 @@ use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::error::Error;
 
-/// How often a page is asked for again whose values are being moved, and the pause before that.
+/// How often a page is asked for again that the replica cannot make at the moment, and the pause before that.
 const AGAIN: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -109,9 +109,11 @@ impl<T: Transport> Client<T> {
                 let why = "nobody asked for it for ten seconds, or too much was written since it was taken";
                 return Err(Miss::End(Error::SnapshotGone(why.into())));
             }
+            // It may have lost its way to the leader for a moment.
             _ => {
-                let why = "the replica that kept it follows another leader, or builds its index anew";
-                return Err(Miss::End(Error::SnapshotGone(why.into())));
+                return Err(Miss::Again(
+                    "the replica that kept it follows another leader, or builds its index anew",
+                ));
             }
         }
         let mut came = Came::take(&answer, rest).map_err(foul)?;
