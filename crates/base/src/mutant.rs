@@ -78,6 +78,8 @@ pub enum Mutant {
     UntoldCount,
     /// Streams that nobody reported are not cut (L16).
     KeepUncut,
+    /// Collection copies a delete, or a saved outcome, that is not applied yet (L11).
+    MoveUnapplied,
     /// The copy of a moved entry has its place after the look at the slot only (rule DraftFirst).
     LookFirst,
     /// The stable point is as high as the lowest write under way (M10).
@@ -191,8 +193,6 @@ pub enum Mutant {
     SnapshotUnchecked,
     /// The tree passes over an entry that was reclaimed before it was taken.
     TreeSkipGap,
-    /// Collection copies a delete, or a saved outcome, that is not applied yet (L11).
-    MoveUnapplied,
     /// The tree does not follow copies that collection makes.
     TreeIgnoreMove,
     /// The tree takes the copy of an entry that was deleted or overwritten before.
