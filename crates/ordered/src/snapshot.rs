@@ -50,6 +50,7 @@ impl<'k> Shown<'k, '_> {
 }
 
 /// What a key was before it changed.
+#[derive(Clone)]
 struct Was {
     csn: Csn,
     expiry: UnixMillis,
@@ -153,28 +154,22 @@ impl Snapshots {
             return;
         }
         let mut bytes = Vec::new();
-        for number in (0..self.list.len()).rev() {
-            let snapshot = &mut self.list[number];
-            if snapshot.before.contains_key(key) {
-                continue;
+        let was = there.map(|(csn, expiry, entry)| match arena.at(entry, csn, INLINE_ENTRY, &mut bytes) {
+            AtPlace::Entry(found) if found.key == key => {
+                let value = (found.value.len() <= FAR_FROM).then(|| found.value.to_vec());
+                Some(Was { csn, expiry, entry, value })
             }
-            let was = match there {
-                None => None,
-                Some((csn, expiry, entry)) => match arena.at(entry, csn, INLINE_ENTRY, &mut bytes) {
-                    AtPlace::Entry(found) if found.key == key => {
-                        let value = (found.value.len() <= FAR_FROM).then(|| found.value.to_vec());
-                        Some(Was { csn, expiry, entry, value })
-                    }
-                    AtPlace::Long => Some(Was { csn, expiry, entry, value: None }),
-                    // It was reclaimed before its end came here.
-                    AtPlace::Entry(_) | AtPlace::Nothing => {
-                        self.bytes -= self.list.swap_remove(number).bytes();
-                        continue;
-                    }
-                },
-            };
+            AtPlace::Long => Some(Was { csn, expiry, entry, value: None }),
+            AtPlace::Entry(_) | AtPlace::Nothing => None,
+        });
+        if matches!(was, Some(None)) {
+            // It was reclaimed before its end came here.
+            return self.retain(|snapshot| !lacks(snapshot));
+        }
+        let was = was.flatten();
+        for snapshot in self.list.iter_mut().filter(|snapshot| lacks(snapshot)) {
             self.bytes += Was::bytes(key, was.as_ref());
-            snapshot.before.insert(key.to_vec(), was);
+            snapshot.before.insert(key.to_vec(), was.clone());
         }
         while self.bytes as u64 > tree.memory().bytes() / SHARE {
             let largest = (0..self.list.len()).max_by_key(|&number| self.list[number].before.len());

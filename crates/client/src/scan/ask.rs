@@ -146,8 +146,11 @@ impl<T: Transport> Client<T> {
     /// Asks for a page, unless the client is to make it; waits for a lease and for a connection, if there are
     /// none.
     pub(crate) fn ask_soon(&mut self, rest: &Rest) -> Option<Asked> {
-        if rest.snapshot().is_some() || self.scan_side(rest) == Side::Client {
+        if rest.snapshot().is_some() {
             return self.ask_ahead(rest);
+        }
+        if self.scan_side(rest) == Side::Client {
+            return None;
         }
         let deadline = self.deadline();
         let mut tries = Tries::default();
