@@ -262,7 +262,7 @@ impl<Q: QueuePair> Following<Q> {
         self.feed.taken()
     }
 
-    /// Begins anew: there was a gap.
+    /// Begins anew: there was a gap, or the tree outgrew its memory.
     pub fn begin_anew(&mut self) {
         self.feed = Feed::new(&vec![0; self.feed.streams()]);
         (self.stage, self.stable) = (Stage::Begun, None);

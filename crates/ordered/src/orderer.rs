@@ -345,6 +345,10 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
     fn overflow(&mut self) -> ScanStatus {
         (self.log)("the ordered index outgrew its memory: it is given up until there is another leader");
         self.full = true;
+        // What snapshots keep goes with the tree.
+        if let Some(following) = &mut self.following {
+            following.begin_anew();
+        }
         self.uproot();
         ScanStatus::Full
     }
