@@ -303,7 +303,7 @@ impl<Q: QueuePair> Maintenance<Q> {
     fn collect(&mut self, times: Timestamps) -> bool {
         let percent = self.worth_collecting();
         let engine = &self.shared.core.engine;
-        engine.deletes().iter().for_each(|deletes| deletes.sort_some(|key| engine.hash(key)));
+        engine.deletes().iter().for_each(|deletes| deletes.note_some());
         let sweeps = self.sweep(times.now);
         let hurries = self.leaves_less_than(HURRY_SHARE);
         if let Some(group) = &mut self.group {

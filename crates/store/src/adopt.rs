@@ -19,6 +19,7 @@
 //! (4) Adopted segments are sealed; new entries come into segments of this term. Claim numbers and
 //!     generations continue from those that were found.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use longarm_base::limits::SEGMENT_BYTES;
@@ -30,7 +31,7 @@ use crate::segment::layout::segment_at;
 use crate::segment::{ArenaGeometry, Ledger, Line, Phase, read_table, write_line};
 use crate::settled::Rooms;
 use crate::store::check_shape;
-use crate::written::{Scratch, TOGETHER, together, written};
+use crate::written::{Scratch, TOGETHER, fetch_ahead, together, written};
 use crate::{CreateStoreError, Settled, Store, StoreOptions};
 
 /// The visitor of the entries of a replayed segment.
@@ -72,7 +73,8 @@ impl<M: OwnedWords> Store<M> {
             .take_anyway(Store::<M>::table_bytes(geometry.segments) + u64::from(found.used) * SEGMENT_BYTES);
         let freed: Vec<(u32, Line)> =
             found.freed.iter().map(|&segment| (segment, found.segments[segment as usize].line)).collect();
-        let (stable, adopted) = (found.claim_csn, found.adopted.clone().into());
+        let (stable, mut adopted) = (found.claim_csn, found.adopted.clone());
+        adopted.sort_by_key(|&segment| Reverse(found.segments[segment as usize].line.claim_csn));
         let ledger = Ledger::adopt(found, geometry.table, options.reserve, &budget);
         let mut store = Store::with_ledger(memory, budget, options, sums, geometry, ledger);
         for &segment in &adopted {
@@ -83,13 +85,14 @@ impl<M: OwnedWords> Store<M> {
         for (segment, line) in freed {
             write_line(&store.memory, &store.sums, segment, &line);
         }
-        store.adopted = adopted;
+        store.adopted = adopted.into();
         store.set_stable(stable);
         Ok(store)
     }
 
     /// The segments and heads of runs that may hold entries, as [`adopt`](Self::adopt) found them; none after
-    /// [`create`](Self::create).
+    /// [`create`](Self::create). Those that were claimed last come first: who replays them in this order
+    /// mostly sees the newest version of a key before the others, which then need nothing but their own bit.
     pub fn adopted(&self) -> &[u32] {
         &self.adopted
     }
@@ -180,6 +183,7 @@ impl<M: OwnedWords> Store<M> {
             let mut found: [Option<(EntryRef, Entry<'_>)>; TOGETHER] = [const { None }; TOGETHER];
             let group = rooms.by_ref().take(together(room)).map(|i| (i, segment_at(segment) + i * room));
             for (((i, offset), bytes), found) in group.zip(scratch.iter_mut()).zip(&mut found) {
+                fetch_ahead(&self.memory, offset, room);
                 let Some((place, entry)) = self.replay_room(line, offset, room, bytes) else { continue };
                 tail = (i + 1) * room;
                 // Counted first: the visitor may supersede it at once.

@@ -26,7 +26,7 @@ use crate::ArenaView;
 use crate::object::{Entry, layout};
 use crate::segment::layout::segment_at;
 use crate::segment::{ArenaGeometry, Line, SegmentState};
-use crate::written::{Scratch, TOGETHER, together, written};
+use crate::written::{Scratch, TOGETHER, fetch_ahead, together, written};
 
 /// The least cost of a look at a segment, in bytes.
 const VISIT: u64 = 8 * LINE;
@@ -131,6 +131,7 @@ impl Use {
                 };
                 next = i + 1;
                 let offset = segment_at(segment) + i * room;
+                fetch_ahead(memory, offset, room);
                 let here = line.marks(memory, offset) && is_below(memory.load(offset + layout::POSITION));
                 let entry = here.then(|| line.entry_in(memory, sums, offset, room, copy)).flatten();
                 let entry = entry.filter(|(_, entry)| is_below(entry.position));
@@ -252,6 +253,17 @@ impl Settled {
         let mut of_base = self.uses.iter().filter(|known| known.line.term == base);
         !Mutant::KeepBeyond.is_on()
             && of_base.any(|known| known.highest.is_some_and(|highest| highest >= cut(known)))
+    }
+
+    /// How many rooms that were looked at are of uses that are over by now, and how many of others.
+    pub fn over_and_standing(&self, arena: ArenaView<'_>) -> (u64, u64) {
+        let (mut over, mut standing) = (0, 0);
+        for (segment, known) in (0..).zip(&self.uses).filter(|(_, known)| known.end > 0) {
+            let line = Line::read(arena.memory, arena.sums, segment);
+            let stands = line.is_ok_and(|line| known.is(&line));
+            *(if stands { &mut standing } else { &mut over }) += u64::from(known.end);
+        }
+        (over, standing)
     }
 
     /// Tells which uses are over by now, of all segments, in memory that no leader writes to any more.

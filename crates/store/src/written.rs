@@ -1,5 +1,6 @@
 //! The rooms of a segment that may have been written to.
 
+use longarm_base::limits::LINE;
 use longarm_memory::Words;
 
 use crate::segment::layout::segment_at;
@@ -13,6 +14,10 @@ const ASK_EVERY: u64 = 16 << 10;
 pub(crate) const TOGETHER: usize = 16;
 /// The longest room of such entries.
 const LONG: u64 = 1024;
+/// How many rooms ahead an entry is fetched.
+const AHEAD: u64 = 8;
+/// The bytes of an entry that are fetched ahead; the rest follows in order.
+const BEGINNING: u64 = 2 * LINE;
 
 /// Memory that is reused from room to room.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +27,15 @@ pub struct Scratch(pub(crate) [Vec<u8>; TOGETHER]);
 /// not the look at an index.
 pub(crate) fn together(room: u64) -> usize {
     if room <= LONG { TOGETHER } else { 1 }
+}
+
+/// Has the entry some rooms after the one at `offset` fetched, of rooms of `room` bytes: another core wrote
+/// it.
+pub(crate) fn fetch_ahead(memory: &dyn Words, offset: u64, room: u64) {
+    if room <= LONG {
+        let at = offset + AHEAD * room;
+        (0..room.min(BEGINNING)).step_by(LINE as usize).for_each(|line| memory.prefetch(at + line));
+    }
 }
 
 /// The numbers of the rooms from `from` on, of `rooms` of `room` bytes, except rooms whose first page was

@@ -1,16 +1,16 @@
 //! The keys that were deleted, for as long as their tombstones are stored. Such a delete explains an older
 //! entry of its key that no slot names (`account.rs`).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use longarm_base::Csn;
 use longarm_host::Mutex;
 use longarm_memory::Hash;
 
-use crate::recover::recovered::EntryCopy;
+use crate::recover::recovered::FoundDeletes;
 
-/// Deletes found at a restore that are sorted in one step.
-const SORTED: usize = 1024;
+/// Deletes found at a restore that are noted in one step.
+const NOTED: usize = 1024;
 
 /// Keys whose tombstones are stored, as far as they may be asked for.
 #[derive(Debug, Default)]
@@ -20,8 +20,8 @@ pub struct Deletes(Mutex<KnownDeletes>);
 struct KnownDeletes {
     /// By hash of the key. Two keys with one hash explain each other's entries, which makes the check laxer.
     newest: HashMap<u64, Csn>,
-    /// Deletes found at the restore that are not hashed yet, so that the restore need not wait for that.
-    found: BTreeMap<Box<[u8]>, EntryCopy>,
+    /// Deletes found at the restore that are not noted yet, so that the restore need not wait for that.
+    found: FoundDeletes,
 }
 
 impl KnownDeletes {
@@ -33,7 +33,7 @@ impl KnownDeletes {
 
 impl Deletes {
     /// Takes the deletes that a restore found.
-    pub fn found(&self, deleted: BTreeMap<Box<[u8]>, EntryCopy>) {
+    pub fn found(&self, deleted: FoundDeletes) {
         self.0.lock().found = deleted;
     }
 
@@ -48,23 +48,23 @@ impl Deletes {
         if newest.get(&hash.0) == Some(&csn) {
             newest.remove(&hash.0);
         }
-        if found.get(key).is_some_and(|delete| delete.csn == csn) {
-            found.remove(key);
+        if found.of(hash, key).is_some_and(|delete| delete.csn == csn) {
+            found.remove(hash, key);
         }
     }
 
-    /// Hashes some of the deletes found.
-    pub fn sort_some(&self, hash: impl Fn(&[u8]) -> Hash) {
+    /// Notes some of the deletes found.
+    pub fn note_some(&self) {
         let mut known = self.0.lock();
-        for _ in 0..SORTED {
-            let Some((key, delete)) = known.found.pop_first() else { return };
-            known.note(hash(&key), delete.csn);
+        for _ in 0..NOTED {
+            let Some((key, delete)) = known.found.entries.pop_first() else { return };
+            known.note(key.hash(), delete.csn);
         }
     }
 
     /// The newest known delete of a key.
     pub(crate) fn newest(&self, key: &[u8], hash: Hash) -> Option<Csn> {
         let known = self.0.lock();
-        known.newest.get(&hash.0).copied().max(known.found.get(key).map(|delete| delete.csn))
+        known.newest.get(&hash.0).copied().max(known.found.of(hash, key).map(|delete| delete.csn))
     }
 }

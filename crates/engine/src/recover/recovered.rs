@@ -6,12 +6,15 @@
 //! next, and a few short terms would fill the memory.
 
 use std::collections::btree_map::{BTreeMap, Entry as Known};
+use std::ops::Bound;
 
 use longarm_base::{Csn, EntryRef, UnixMillis};
+use longarm_memory::Hash;
 use longarm_store::object::Age;
 use longarm_store::{Entry, EntryKind};
 
 use crate::outcome::Outcome;
+use crate::recover::hashed_key::{HashedKey, Keyed};
 use crate::session::Restored;
 use crate::write::number::parse;
 
@@ -37,6 +40,9 @@ impl EntryCopy {
     }
 }
 
+/// The newest delete of each key that has one.
+pub type FoundDeletes = Newest<HashedKey>;
+
 /// Of each key, or operation, the newest entry.
 #[derive(Debug)]
 pub struct Newest<K> {
@@ -54,7 +60,7 @@ impl<K> Default for Newest<K> {
 
 impl<K: Ord> Newest<K> {
     /// Keeps the newest entry; the other one, if there are two, is superfluous.
-    fn see(&mut self, key: K, at: EntryCopy) -> Option<EntryCopy> {
+    pub(crate) fn see(&mut self, key: K, at: EntryCopy) -> Option<EntryCopy> {
         self.lines += at.lines();
         let spare = match self.entries.entry(key) {
             Known::Vacant(none) => {
@@ -68,8 +74,24 @@ impl<K: Ord> Newest<K> {
         spare
     }
 
-    /// Takes what another part has seen. Superfluous entries go to `spare`.
-    fn take(&mut self, other: Newest<K>, spare: &mut Vec<EntryCopy>) {
+    /// The newest of all these entries. Superfluous ones go to `spare`.
+    pub(crate) fn of_all(mut all: Vec<(K, EntryCopy)>, spare: &mut Vec<EntryCopy>) -> Newest<K> {
+        all.sort_unstable_by(|one, other| one.cmp(other).reverse());
+        all.dedup_by(|older, newest| {
+            let same = older.0 == newest.0;
+            spare.extend(same.then_some(older.1));
+            same
+        });
+        let lines = all.iter().map(|(_, at)| at.lines()).sum();
+        Newest { entries: all.into_iter().collect(), lines }
+    }
+
+    /// Takes what another part has seen: what is fewer goes to what is more. Superfluous entries go to
+    /// `spare`.
+    fn take(&mut self, mut other: Newest<K>, spare: &mut Vec<EntryCopy>) {
+        if other.entries.len() > self.entries.len() {
+            std::mem::swap(self, &mut other);
+        }
         spare.extend(other.entries.into_iter().filter_map(|(key, at)| self.see(key, at)));
     }
 
@@ -82,13 +104,43 @@ impl<K: Ord> Newest<K> {
     }
 }
 
+impl FoundDeletes {
+    /// The newest delete of a key.
+    pub fn of(&self, hash: Hash, key: &[u8]) -> Option<&EntryCopy> {
+        self.entries.get::<dyn Keyed>(&(hash, key))
+    }
+
+    /// Drops the newest delete of a key, and returns it.
+    pub fn remove(&mut self, hash: Hash, key: &[u8]) -> Option<EntryCopy> {
+        let removed = self.entries.remove::<dyn Keyed>(&(hash, key));
+        self.lines -= removed.map_or(0, EntryCopy::lines);
+        removed
+    }
+
+    /// Forgets those of keys with one of these hashes that are gone.
+    pub(crate) fn forget_of(&mut self, hashes: &mut Vec<Hash>, is_gone: impl Fn(EntryRef) -> bool) {
+        hashes.sort_unstable_by_key(|hash| hash.0);
+        hashes.dedup();
+        let mut gone = Vec::new();
+        for &mut hash in hashes {
+            let from: &dyn Keyed = &(hash, &[][..]);
+            let of_hash = self.entries.range::<dyn Keyed, _>((Bound::Included(from), Bound::Unbounded));
+            let of_hash = of_hash.take_while(|(key, _)| key.hash() == hash);
+            gone.extend(of_hash.filter(|(_, at)| is_gone(at.place)).map(|(key, _)| key.clone()));
+        }
+        for key in gone {
+            self.remove(key.hash(), key.key());
+        }
+    }
+}
+
 /// What entries say that is known only when all have been seen; see the head of this file.
 #[derive(Debug, Default)]
 pub struct Recovered {
     /// The highest version found.
     pub highest: Csn,
     /// The newest delete of each key that has one. Puts of the key may be found before and after.
-    pub deleted: Newest<Box<[u8]>>,
+    pub deleted: FoundDeletes,
     /// The saved records of each session's operations.
     pub saved: Newest<(u64, u64)>,
     /// The outcomes that sessions may ask for.
@@ -98,9 +150,51 @@ pub struct Recovered {
 }
 
 impl Recovered {
-    /// Sees an entry. Of two deletes of a key, or two records of an operation, the superfluous one is
-    /// returned: this entry, or one that was seen before.
-    pub fn see(&mut self, place: EntryRef, entry: &Entry<'_>) -> Option<EntryCopy> {
+    /// Sees an entry, whose key has this hash. Of two deletes of a key, or two records of an operation, the
+    /// superfluous one is returned: this entry, or one that was seen before.
+    pub fn see(&mut self, place: EntryRef, entry: &Entry<'_>, hash: Hash) -> Option<EntryCopy> {
+        self.note(entry);
+        let at = EntryCopy::of(place, entry);
+        match entry.kind {
+            EntryKind::Put | EntryKind::Move => None,
+            EntryKind::Tombstone => self.deleted.see(HashedKey::of(hash, entry.key), at),
+            EntryKind::Noop => self.see_saved(at, entry),
+        }
+    }
+
+    /// Sees an entry of many that are seen at once: deletes are put together at the end, which takes a tenth
+    /// of the time ([`Recovered::take_deletes`]).
+    pub fn see_of_many(
+        &mut self,
+        place: EntryRef,
+        entry: &Entry<'_>,
+        hash: Hash,
+        deletes: &mut Vec<(HashedKey, EntryCopy)>,
+    ) -> Option<EntryCopy> {
+        self.note(entry);
+        let at = EntryCopy::of(place, entry);
+        match entry.kind {
+            EntryKind::Put | EntryKind::Move => None,
+            EntryKind::Tombstone => {
+                deletes.push((HashedKey::of(hash, entry.key), at));
+                None
+            }
+            EntryKind::Noop => self.see_saved(at, entry),
+        }
+    }
+
+    /// Takes the deletes among many entries. Superfluous ones go to `spare`.
+    pub fn take_deletes(&mut self, deletes: Vec<(HashedKey, EntryCopy)>, spare: &mut Vec<EntryCopy>) {
+        self.deleted.take(Newest::of_all(deletes, spare), spare);
+    }
+
+    fn see_saved(&mut self, at: EntryCopy, entry: &Entry<'_>) -> Option<EntryCopy> {
+        let by = entry.session.map_or((0, 0), |by| (by.id, by.operation));
+        self.saved.see(by, at)
+    }
+
+    /// Notes what each entry says, of whatever kind.
+    fn note(&mut self, entry: &Entry<'_>) {
         self.highest = self.highest.max(entry.csn);
         self.expires |= entry.expiry != UnixMillis::NEVER;
         // A completion record is part of its entry, or of the entry that saved it (`session_log.rs`).
@@ -108,20 +202,11 @@ impl Recovered {
             let number = parse(entry.value).unwrap_or(0);
             self.sessions.note(by.id, by.operation, Outcome { number, ..Outcome::ok(entry.csn) });
         }
-        let at = EntryCopy::of(place, entry);
-        match entry.kind {
-            EntryKind::Put | EntryKind::Move => None,
-            EntryKind::Tombstone => self.deleted.see(entry.key.into(), at),
-            EntryKind::Noop => {
-                let by = entry.session.map_or((0, 0), |by| (by.id, by.operation));
-                self.saved.see(by, at)
-            }
-        }
     }
 
-    /// Whether the entry's key was deleted after it.
-    pub fn is_deleted(&self, entry: &Entry<'_>) -> bool {
-        self.deleted.entries.get(entry.key).is_some_and(|delete| delete.csn > entry.csn)
+    /// Whether the entry's key, of this hash, was deleted after it.
+    pub fn is_deleted(&self, entry: &Entry<'_>, hash: Hash) -> bool {
+        self.deleted.of(hash, entry.key).is_some_and(|delete| delete.csn > entry.csn)
     }
 
     /// Takes what another part has seen. Superfluous entries go to `spare`.
@@ -133,9 +218,13 @@ impl Recovered {
         self.saved.take(other.saved, spare);
     }
 
-    /// Forgets entries at places that are gone.
-    pub fn forget(&mut self, is_gone: impl Fn(EntryRef) -> bool) {
-        self.deleted.forget(&is_gone);
-        self.saved.forget(&is_gone);
+    /// Forgets deletes at places that are gone, of keys with these hashes.
+    pub fn forget_deletes(&mut self, hashes: &mut Vec<Hash>, is_gone: impl Fn(EntryRef) -> bool) {
+        self.deleted.forget_of(hashes, is_gone);
+    }
+
+    /// Forgets saved records at places that are gone.
+    pub fn forget_saved(&mut self, is_gone: impl Fn(EntryRef) -> bool) {
+        self.saved.forget(is_gone);
     }
 }

@@ -3,8 +3,10 @@
 //!
 //! The time that this takes is most of the time that a group is without a leader, so all cores take part:
 //! each restores one segment after the other. Of each key the newest version counts, in whatever order
-//! versions come. Deletes and the outcomes that sessions may ask for are put together at the end
-//! (`recovered.rs`). Entries of a standby index (`standby.rs`) are not looked at again.
+//! versions come. The segments that were claimed last come first, so most versions that do not count are
+//! found to be older than what the index has, and only their own bits are set. Deletes and the outcomes that
+//! sessions may ask for are put together at the end (`recovered.rs`). Entries of a standby index
+//! (`standby.rs`) are not looked at again.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,6 +21,7 @@ use longarm_store::{Entry, EntryKind, Scratch, Visit};
 
 use crate::commit::Commit;
 use crate::engine::Engine;
+use crate::recover::hashed_key::HashedKey;
 use crate::recover::prefetch::Prefetch;
 use crate::recover::recovered::{EntryCopy, Recovered};
 use crate::session::Sessions;
@@ -38,6 +41,7 @@ struct RestorePart<'a, M: OwnedWords> {
     /// The entries found with the standby index.
     standby: &'a Recovered,
     found: Recovered,
+    deletes: Vec<(HashedKey, EntryCopy)>,
     /// Deletes and saved records that other entries make superfluous.
     spare: Vec<EntryCopy>,
     /// The number of entries seen.
@@ -51,25 +55,26 @@ impl<M: OwnedWords> Engine<M> {
             self.store.visit_presumed(&mut |_, entry| tell(entry, self.hash(entry.key)));
         }
         let adopted = self.store.adopted();
-        let (next, all) = (AtomicUsize::new(0), Mutex::new((Recovered::default(), Vec::new())));
+        let (next, all) = (AtomicUsize::new(0), Mutex::new((Recovered::default(), Vec::new(), Vec::new())));
         longarm_host::at_once(longarm_host::cores().min(THREADS_MAX).min(adopted.len()), |_| {
-            let (found, spare, entries) = Default::default();
-            let prefetch = Prefetch::of(&self.index);
-            let mut part =
-                RestorePart { engine: self, times, prefetch, standby: &standby, found, spare, entries };
+            let (found, deletes, spare, entries) = Default::default();
+            let (engine, prefetch, standby) = (self, Prefetch::of(&self.index), &standby);
+            let mut part = RestorePart { engine, times, prefetch, standby, found, deletes, spare, entries };
             let mut scratch = Scratch::default();
             // Relaxed: the thread that draws a number does that part.
             while let Some(&segment) = adopted.get(next.fetch_add(1, Ordering::Relaxed)) {
                 self.store.replay(segment, &mut scratch, &mut part);
             }
             longarm_host::spend(ENTRY * part.entries);
-            let (found, spare) = &mut *all.lock();
+            let (found, deletes, spare) = &mut *all.lock();
             spare.append(&mut part.spare);
+            deletes.append(&mut part.deletes);
             found.take(part.found, spare);
         });
-        let (found, mut spare) = std::mem::take(&mut *all.lock());
+        let (mut found, deletes, mut spare) = std::mem::take(&mut *all.lock());
+        found.take_deletes(deletes, &mut spare);
         for (key, delete) in &found.deleted.entries {
-            self.remove_older(key, self.hash(key), delete.csn);
+            self.remove_older(key.key(), key.hash(), delete.csn);
         }
         standby.take(found, &mut spare);
         let found = standby;
@@ -78,7 +83,7 @@ impl<M: OwnedWords> Engine<M> {
         }
         if let Commit::Replicated(group) = &self.commit {
             group.found_kept(found.deleted.lines, found.saved.lines);
-            group.deletes.found(found.deleted.entries);
+            group.deletes.found(found.deleted);
         }
         self.store.bury_unread();
         sessions.restore(found.sessions, times.now);
@@ -142,11 +147,11 @@ impl<M: OwnedWords> Visit for RestorePart<'_, M> {
 
     fn entry(&mut self, place: EntryRef, entry: &Entry<'_>) {
         self.entries += 1;
-        let hash = self.prefetch.next(&self.engine.index);
+        let hash = self.prefetch.next(&self.engine.index, None);
         tell(entry, hash);
-        self.spare.extend(self.found.see(place, entry));
+        self.spare.extend(self.found.see_of_many(place, entry, hash, &mut self.deletes));
         if entry.kind.is_value() {
-            if self.standby.is_deleted(entry) {
+            if self.standby.is_deleted(entry, hash) {
                 self.spare.push(EntryCopy::of(place, entry));
                 return;
             }

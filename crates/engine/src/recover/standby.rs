@@ -35,8 +35,11 @@ use crate::entries::Arena;
 use crate::index::index_of;
 use crate::newest::record_of;
 use crate::options::{CreateEngineError, EngineOptions};
-use crate::recover::prefetch::Prefetch;
+use crate::recover::prefetch::{Prefetch, TOGETHER};
 use crate::recover::recovered::{EntryCopy, Recovered};
+
+/// So many entries are taken out in no time to speak of.
+const TAKEN_OUT: u64 = 10_000;
 
 /// The standby index: the settled entries, and what else was found there.
 pub struct Standby<M: OwnedWords> {
@@ -67,13 +70,15 @@ struct StandbySegment {
     live: (u64, u64),
     /// The hash of the key of each entry.
     hashes: Vec<Hash>,
-    /// Whether there are deletes or saved records among its entries.
-    others: bool,
+    /// Whether there are deletes among its entries.
+    deletes: bool,
+    /// Whether there are saved records among its entries.
+    saved: bool,
 }
 
 impl StandbySegment {
     const NONE: StandbySegment =
-        StandbySegment { line: Line::FREE, live: (0, 0), hashes: Vec::new(), others: false };
+        StandbySegment { line: Line::FREE, live: (0, 0), hashes: Vec::new(), deletes: false, saved: false };
 }
 
 impl<M: OwnedWords + Clone + 'static> Standby<M> {
@@ -137,15 +142,27 @@ impl<M: OwnedWords + Clone> Standby<M> {
         self.built.found.sessions.forget_aged(aged);
     }
 
-    /// If the index must be begun anew with more room: for how many items.
-    pub fn outgrown(&self) -> Option<u64> {
-        self.built.full.then(|| 2 * self.built.index.items())
+    /// If the index must be begun anew with more room: for how many items. The leader has `told` items: an
+    /// index that is too small for them would be made larger by who restores the rest, while no client is
+    /// served.
+    pub fn outgrown(&self, told: u64) -> Option<u64> {
+        let Built { index, full, .. } = &self.built;
+        let table = index.newest();
+        let small = told > table.pairs * table.shape.base_slots() as u64;
+        (*full || small).then(|| 2 * index.items().max(if small { told } else { 0 }))
     }
 
     /// Takes out entries whose use is over, when no leader writes to this memory any more. `None` if the
-    /// start set over `base`, cut there, does not begin like this index.
+    /// start set over `base`, cut there, does not begin like this index. `None`, too, if that is so much that
+    /// all cores build another index sooner: a follower that could look at little while much was written has
+    /// mostly what is over by now.
     pub fn finish(mut self, sums: &SumKey, base: Term, cuts: &[u64]) -> Option<Standby<M>> {
         if self.built.full || self.settled.term() != base || self.settled.is_beyond(base, cuts) {
+            return None;
+        }
+        let memory = self.built.arena.memory.clone();
+        let (over, standing) = self.settled.over_and_standing(ArenaView { memory: &memory, sums });
+        if over > TAKEN_OUT.max(standing / 2) {
             return None;
         }
         self.settle(sums);
@@ -205,7 +222,7 @@ impl<M: OwnedWords> Built<M> {
 
     /// Puts the entry into the index; `false` if there is no room.
     fn put(&mut self, place: EntryRef, entry: &Entry<'_>, hash: Hash) -> bool {
-        if self.found.is_deleted(entry) {
+        if self.found.is_deleted(entry, hash) {
             self.supersede(place);
             return true;
         }
@@ -250,6 +267,16 @@ impl<M: OwnedWords> Built<M> {
         there.into_iter().for_each(|there| self.supersede(there));
     }
 
+    /// Takes out the slots of keys with these hashes that name the segment.
+    fn take_out(&mut self, at: u32, hashes: &[Hash]) {
+        for some in hashes.chunks(TOGETHER) {
+            self.prefetch.fetch(&self.index, some);
+            for &hash in some {
+                self.index.read().lock(hash).remove_gone(|entry| segment_of(entry.offset) == at);
+            }
+        }
+    }
+
     /// Checks that no slot of the index names the segment any more.
     fn check_over(&self, at: u32) {
         let geometry = self.index.geometry();
@@ -284,15 +311,16 @@ impl<M: OwnedWords> SettledWatcher for Built<M> {
         }
         segment.live.0 += 1;
         segment.live.1 += u64::from(place.units());
-        let hash = self.prefetch.next(&self.index);
+        let hash = self.prefetch.next(&self.index, Some(&self.arena.memory));
         if entry.kind.is_value() && !self.put(place, entry, hash) {
             self.full = true;
             return false;
         }
         let segment = &mut self.segments[at as usize];
         segment.hashes.push(hash);
-        segment.others |= !entry.kind.is_value();
-        let spare = self.found.see(place, entry);
+        segment.deletes |= entry.kind == EntryKind::Tombstone;
+        segment.saved |= entry.kind == EntryKind::Noop;
+        let spare = self.found.see(place, entry, hash);
         if entry.kind == EntryKind::Tombstone {
             self.delete(entry, hash);
         }
@@ -301,12 +329,17 @@ impl<M: OwnedWords> SettledWatcher for Built<M> {
     }
 
     fn over(&mut self, at: u32) {
-        let segment = std::mem::replace(&mut self.segments[at as usize], StandbySegment::NONE);
-        for hash in segment.hashes.into_iter().filter(|_| !Mutant::KeepGone.is_on()) {
-            self.index.read().lock(hash).remove_gone(|entry| segment_of(entry.offset) == at);
+        let mut segment = std::mem::replace(&mut self.segments[at as usize], StandbySegment::NONE);
+        // A slot that names an entry counts it: where none counts, no slot is to be looked for.
+        if segment.live.0 > 0 && !Mutant::KeepGone.is_on() {
+            self.take_out(at, &segment.hashes);
         }
-        if segment.others {
-            self.found.forget(|place| segment_of(place.offset) == at);
+        let is_gone = |place: EntryRef| segment_of(place.offset) == at;
+        if segment.deletes {
+            self.found.forget_deletes(&mut segment.hashes, is_gone);
+        }
+        if segment.saved {
+            self.found.forget_saved(is_gone);
         }
         if WATCHED {
             self.check_over(at);

@@ -81,8 +81,9 @@ impl Follower {
         }
     }
 
-    fn look(&mut self, counter: u32, floors: &[u64], bytes: u64) {
-        if let Some(items) = self.standby.outgrown() {
+    /// Looks a little further; the leader has `told` items.
+    fn look(&mut self, counter: u32, floors: &[u64], bytes: u64, told: u64) {
+        if let Some(items) = self.standby.outgrown(told) {
             self.standby = standby(self.slots, &self.arena, term(counter), items);
         }
         self.standby.look(&sums(), term(counter), floors, bytes);
@@ -185,7 +186,7 @@ fn play(slots: SlotKind, steps: &[Then]) {
                 follower.take(&leading);
                 let floors = written(&leader);
                 let floors: Vec<_> = floors.iter().map(|all| all.saturating_sub(*lag)).collect();
-                follower.look(counter, &floors, *bytes);
+                follower.look(counter, &floors, *bytes, leader.engine.index.items());
                 read_all(&mut leader, &mut model);
             }
             Then::Another => {
@@ -248,6 +249,17 @@ fn what_was_collected_while_the_leader_waited_is_there() {
     let all = Then::Look(0, 1 << 30);
     let steps = [put(1), put(2), put(1), Then::Stall(false), all.clone(), Then::Free, all, Then::Lead];
     play(SlotKind::Inline64, &steps);
+}
+
+/// A follower that had looked at little while much was written led with the small index that it had begun:
+/// whoever restored the rest made it larger again and again, while no client was served.
+#[test]
+fn an_index_too_small_for_what_the_leader_has_is_begun_anew() {
+    let arena = arena(LIMIT);
+    let begun = |items| standby(SlotKind::Inline64, &arena, term(1), items);
+    assert_eq!(begun(0).outgrown(0), None);
+    assert_eq!(begun(0).outgrown(5_000), Some(10_000));
+    assert_eq!(begun(10_000).outgrown(5_000), None);
 }
 
 proptest! {

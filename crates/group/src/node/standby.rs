@@ -29,12 +29,15 @@ impl<T: Transport> Node<T> {
         }
         let floors = self.floors();
         let bytes = self.standby.pace.step(now, floors.iter().sum(), idle);
-        if let Some(items) = self.standby.index.as_ref().and_then(Standby::outgrown) {
+        let told = self.page.memory().load(page::ITEMS);
+        let outgrown = self.standby.index.as_ref().and_then(|standby| standby.outgrown(told));
+        // If there was no memory for as many, it is not begun for them again and again.
+        if let Some(items) = outgrown.filter(|&items| items > self.standby.items) {
             self.standby.index = None;
             self.standby.items = items;
         }
         if self.standby.index.is_none() {
-            self.standby.index = self.begin_standby();
+            self.standby.index = self.begin_standby(told);
         }
         let aged = session::aged(&self.told_ages(), self.options.keep());
         match &mut self.standby.index {
@@ -51,8 +54,7 @@ impl<T: Transport> Node<T> {
         }
     }
 
-    fn begin_standby(&self) -> Option<Standby<Mapped>> {
-        let found = self.page.memory().load(page::ITEMS);
+    fn begin_standby(&self, found: u64) -> Option<Standby<Mapped>> {
         let options = EngineOptions {
             // More are to come.
             found_items: (found + found / 4).max(self.standby.items),

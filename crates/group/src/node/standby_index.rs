@@ -19,7 +19,7 @@ pub(super) struct StandbyIndex {
     pub huge: HugePace,
     /// What is settled while there is no index: nothing.
     nothing: Settled,
-    /// The number of items for which an index was too small.
+    /// The number of items for which the index was begun anew, as it was too small; 0 if it was not.
     pub items: u64,
 }
 
@@ -39,7 +39,7 @@ impl StandbyIndex {
             KeptMemory::Other | KeptMemory::Nothing => false,
         };
         if !stays {
-            self.index = None;
+            (self.index, self.items) = (None, 0);
         }
         if let Some(standby) = &mut self.index {
             standby.settle(sums);
@@ -65,6 +65,7 @@ impl StandbyIndex {
     /// cut there. Over one that has gaps nobody leads with a standby index.
     pub fn take(&mut self, sums: &SumKey, whole: Option<(Term, &[u64])>) -> Option<Standby<Mapped>> {
         let index = self.index.take();
+        self.items = 0;
         whole.and_then(|(base, cuts)| index?.finish(sums, base, cuts))
     }
 }
