@@ -9,6 +9,7 @@ mod hand_over;
 mod lead;
 mod leader_handle;
 mod leave;
+mod loss;
 mod members;
 mod nap;
 mod order;
@@ -97,6 +98,8 @@ pub(crate) struct Node<T: Transport> {
     told: Arc<Mutex<Standing>>,
     /// Keeps the log short while a pre-candidate is refused again and again.
     asking: Seldom,
+    /// Whether it said that it waits in vain for a leader.
+    said_lost: bool,
     leave: Arc<Mutex<Leave>>,
     stop: Arc<Pause>,
 }
@@ -167,6 +170,7 @@ impl<T: Transport> Node<T> {
             standby: StandbyIndex::default(),
             takeover: Takeover::default(),
             told,
+            said_lost: false,
             leave: Arc::default(),
             stop: Arc::default(),
         })
@@ -225,6 +229,7 @@ impl<T: Transport> Node<T> {
             self.go_on_leaving();
             self.advance_standby();
             self.tell();
+            self.say_if_lost();
             self.scan_before_it_reports();
             self.channel.wait(self.nap());
         }

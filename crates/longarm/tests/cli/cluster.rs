@@ -53,6 +53,32 @@ fn what_is_no_replica_is_refused() {
     assert!(code == 2 && err.contains("timing: "), "{err}");
 }
 
+/// Users start a group again as they would start a database. Its data was in memory; it did not begin anew,
+/// as it must not, and did not say why, so that all looked well and nothing was served.
+#[test]
+fn a_group_that_was_restarted_as_a_whole_says_that_its_data_is_lost() {
+    let mut group = group(&[]);
+    group.start_all();
+    group.client(&["put", "a", "1"]);
+    (1..=3).for_each(|node| _ = group.end(node, Signal::KILL));
+    (1..=3).for_each(|node| group.start(node));
+    let began = Instant::now();
+    while group.logs().matches("If most replicas of the group were restarted together").count() < 3 {
+        assert!(began.elapsed() < PATIENCE, "{}", group.logs());
+        std::thread::park_timeout(std::time::Duration::from_millis(50));
+    }
+    let (status, code) = group.status();
+    assert_eq!((code, &status["leader"]), (3, &Value::Null), "they must not begin anew");
+    // What the line says helps.
+    (1..=3).for_each(|node| _ = group.end(node, Signal::TERM));
+    for node in 1..=3 {
+        std::fs::remove_dir_all(group.path(&format!("g.toml.node-{node}"))).expect("its directory");
+    }
+    group.start_all();
+    group.client(&["put", "a", "2"]);
+    group.ends_well();
+}
+
 /// Gives what `cluster status` says of each group, and its exit code.
 fn each(group: &Group) -> (Vec<Value>, i32) {
     let (out, err, code) = group.run(&["cluster", "status", "g.toml", "--json", "--timeout", "2s"]);
