@@ -212,6 +212,17 @@ fn announce(server: &Server, config: &Config, node: Option<&Node>) {
             if config.secret_file.is_some() { "by secret" } else { "not asked for" },
         ),
     );
+    warn_of_checks(config);
+}
+
+/// Whether the simulator is compiled into the same program: cargo builds what a workspace shares with the
+/// features of all of it. Such a server checks each take-over against all entries, which takes seconds.
+fn warn_of_checks(config: &Config) {
+    if longarm_host::observe::WATCHED {
+        let line = "built together with the simulator, so it checks itself and is slow: for figures, build \
+                    it with `cargo build --release -p longarm`";
+        say(config, Log::Info, line);
+    }
 }
 
 fn say(config: &Config, level: Log, line: &str) {
