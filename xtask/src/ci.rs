@@ -1,9 +1,9 @@
 //! `cargo x ci`: the steps of CI, one after another, with their times; ends with "N passed, N failed".
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::builds::as_from_shell;
@@ -16,10 +16,13 @@ struct Step {
     /// More of them.
     more: &'static [&'static str],
     env: &'static [(&'static str, &'static str)],
+    /// Whether the step runs beside all others, when they leave a core idle: those that keep time, and wait
+    /// for it, leave a third.
+    beside: bool,
 }
 
 const fn cargo(name: &'static str, args: &'static [&'static str]) -> Step {
-    Step { name, program: "cargo", args, more: &[], env: &[] }
+    Step { name, program: "cargo", args, more: &[], env: &[], beside: false }
 }
 
 const fn xtask(name: &'static str, args: &'static [&'static str]) -> Step {
@@ -40,7 +43,7 @@ const STEPS: &[Step] = &[
         ..cargo("doc", &["doc", "--workspace", "--no-deps", "--all-features", "--document-private-items"])
     },
     // What CI has of the specifications: all mutants, and instances that take seconds.
-    xtask("spec", &["spec"]),
+    Step { beside: true, ..xtask("spec", &["spec"]) },
     xtask("sim", &["sim", "--ci"]),
     xtask("torture", &["torture", "--ci"]),
     xtask("rdma", &["rdma"]),
@@ -63,13 +66,28 @@ const LAST: usize = 25;
 /// Runs the steps that `args` do not leave out; `Ok(true)` if all were good.
 pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
     let without = without(args)?;
-    let mut outcomes = Vec::new();
-    for step in STEPS.iter().filter(|step| !without.contains(&step.name)) {
-        println!("== {}: {} {} {}", step.name, step.program, step.args.join(" "), step.more.join(" "));
-        outcomes.push(execute(root, step)?);
-    }
+    let chosen = || STEPS.iter().filter(|step| !without.contains(&step.name));
+    let outcomes = std::thread::scope(|scope| {
+        let start = |step| scope.spawn(move || execute_beside(root, step));
+        let beside: Vec<_> = chosen().filter(|step| step.beside).map(start).collect();
+        let mut outcomes = Vec::new();
+        for step in chosen().filter(|step| !step.beside) {
+            println!("{}", title(step));
+            outcomes.push(execute(root, step, as_from_shell(step.program), &mut std::io::stdout())?);
+        }
+        for step in beside {
+            let (outcome, shown) = step.join().expect("a step does not panic")?;
+            print!("{shown}");
+            outcomes.push(outcome);
+        }
+        Ok::<_, String>(outcomes)
+    })?;
     print!("{}", summary(&outcomes));
     Ok(outcomes.iter().all(|outcome| outcome.good))
+}
+
+fn title(step: &Step) -> String {
+    format!("== {}: {} {} {}", step.name, step.program, step.args.join(" "), step.more.join(" "))
 }
 
 fn without<'a>(args: &[&'a str]) -> Result<Vec<&'a str>, String> {
@@ -86,10 +104,20 @@ fn without<'a>(args: &[&'a str]) -> Result<Vec<&'a str>, String> {
     Ok(names)
 }
 
-/// Runs one step; its stdout is shown and searched for the test harness's result lines.
-fn execute(root: &Path, step: &Step) -> Result<Outcome, String> {
+/// Runs one step at the lowest priority; gives what it shows, too.
+fn execute_beside(root: &Path, step: &Step) -> Result<(Outcome, String), String> {
+    let mut shown = format!("{}\n", title(step)).into_bytes();
+    let mut command = as_from_shell("nice");
+    command.args(["-n", "19", step.program]);
+    let outcome = execute(root, step, command, &mut shown)?;
+    Ok((outcome, String::from_utf8_lossy(&shown).into_owned()))
+}
+
+/// Runs one step by its program, or by a `command` that calls that. What it prints is shown, and searched for
+/// the test harness's result lines.
+fn execute(root: &Path, step: &Step, mut command: Command, shown: &mut dyn Write) -> Result<Outcome, String> {
     let start = Instant::now();
-    let mut child = as_from_shell(step.program)
+    let mut child = command
         .args(step.args)
         .args(step.more)
         .envs(step.env.iter().copied())
@@ -106,7 +134,7 @@ fn execute(root: &Path, step: &Step) -> Result<Outcome, String> {
             passed += more_passed;
             failed += more_failed;
         }
-        println!("{line}");
+        writeln!(shown, "{line}").map_err(|error| format!("cannot show what {} says: {error}", step.name))?;
         last.push_back(line);
         if last.len() > LAST {
             last.pop_front();
@@ -188,9 +216,16 @@ mod tests {
     }
 
     #[test]
+    fn what_runs_beside_is_shown_with_its_name() {
+        let step = Step { program: "sh", beside: true, ..cargo("aside", &["-c", "nice; echo a; exit 1"]) };
+        let (outcome, shown) = execute_beside(Path::new("/"), &step).expect("it runs");
+        assert_eq!((outcome.good, shown.as_str()), (false, "== aside: sh -c nice; echo a; exit 1 \n19\na\n"));
+    }
+
+    #[test]
     fn a_failing_step_counts_as_a_failure() {
         let step = Step { program: "sh", ..cargo("bad", &["-c", "exit 3"]) };
-        let outcome = execute(Path::new("/"), &step).expect("sh is there");
+        let outcome = execute(Path::new("/"), &step, as_from_shell("sh"), &mut Vec::new()).expect("it runs");
         assert_eq!((outcome.good, outcome.passed, outcome.failed), (false, 0, 1));
     }
 }
