@@ -147,9 +147,7 @@ impl Run {
             let names = |look: &Operation| (self.plan.load.name(look.key), look.version);
             match self.servers.shows(group as usize, node, looks.iter().map(names)) {
                 Ok(()) => return Ok(looks),
-                Err(apart) if self.world.time().since(begun) > CONVERGENCE || !self.plan.ordered.any() => {
-                    return Err(apart);
-                }
+                Err(apart) if self.world.time().since(begun) > CONVERGENCE => return Err(apart),
                 Err(_) => self.go_on(self.world.time() + LOOK)?,
             }
         }
