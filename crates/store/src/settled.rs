@@ -101,6 +101,11 @@ impl Use {
         line.has_entries() && self.line.is_same_use(line)
     }
 
+    /// Whether the segment has another use by now, or none.
+    fn is_over(&self, arena: ArenaView<'_>, segment: u32) -> bool {
+        !Line::read(arena.memory, arena.sums, segment).is_ok_and(|line| self.is(&line))
+    }
+
     fn note(&mut self, room: u32, position: u64) {
         self.highest = self.highest.max(Some(position));
         self.rooms = room + 1;
@@ -259,9 +264,8 @@ impl Settled {
     pub fn over_and_standing(&self, arena: ArenaView<'_>) -> (u64, u64) {
         let (mut over, mut standing) = (0, 0);
         for (segment, known) in (0..).zip(&self.uses).filter(|(_, known)| known.end > 0) {
-            let line = Line::read(arena.memory, arena.sums, segment);
-            let stands = line.is_ok_and(|line| known.is(&line));
-            *(if stands { &mut standing } else { &mut over }) += u64::from(known.end);
+            let rooms = if known.is_over(arena, segment) { &mut over } else { &mut standing };
+            *rooms += u64::from(known.end);
         }
         (over, standing)
     }
@@ -269,8 +273,7 @@ impl Settled {
     /// Tells which uses are over by now, of all segments, in memory that no leader writes to any more.
     pub fn settle(&mut self, arena: ArenaView<'_>, watch: &mut impl SettledWatcher) {
         for (segment, known) in (0..).zip(&mut self.uses).filter(|(_, known)| known.end > 0) {
-            let line = Line::read(arena.memory, arena.sums, segment);
-            if !line.is_ok_and(|line| known.is(&line)) {
+            if known.is_over(arena, segment) {
                 watch.over(segment);
                 *known = Use::NONE;
             }

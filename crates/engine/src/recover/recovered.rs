@@ -158,43 +158,21 @@ impl Recovered {
         match entry.kind {
             EntryKind::Put | EntryKind::Move => None,
             EntryKind::Tombstone => self.deleted.see(HashedKey::of(hash, entry.key), at),
-            EntryKind::Noop => self.see_saved(at, entry),
-        }
-    }
-
-    /// Sees an entry of many that are seen at once: deletes are put together at the end, which takes a tenth
-    /// of the time ([`Recovered::take_deletes`]).
-    pub fn see_of_many(
-        &mut self,
-        place: EntryRef,
-        entry: &Entry<'_>,
-        hash: Hash,
-        deletes: &mut Vec<(HashedKey, EntryCopy)>,
-    ) -> Option<EntryCopy> {
-        self.note(entry);
-        let at = EntryCopy::of(place, entry);
-        match entry.kind {
-            EntryKind::Put | EntryKind::Move => None,
-            EntryKind::Tombstone => {
-                deletes.push((HashedKey::of(hash, entry.key), at));
-                None
+            EntryKind::Noop => {
+                let by = entry.session.map_or((0, 0), |by| (by.id, by.operation));
+                self.saved.see(by, at)
             }
-            EntryKind::Noop => self.see_saved(at, entry),
         }
     }
 
-    /// Takes the deletes among many entries. Superfluous ones go to `spare`.
+    /// Takes the deletes among many entries that were only [noted](Self::note): put together at once they
+    /// take a tenth of the time. Superfluous ones go to `spare`.
     pub fn take_deletes(&mut self, deletes: Vec<(HashedKey, EntryCopy)>, spare: &mut Vec<EntryCopy>) {
         self.deleted.take(Newest::of_all(deletes, spare), spare);
     }
 
-    fn see_saved(&mut self, at: EntryCopy, entry: &Entry<'_>) -> Option<EntryCopy> {
-        let by = entry.session.map_or((0, 0), |by| (by.id, by.operation));
-        self.saved.see(by, at)
-    }
-
     /// Notes what each entry says, of whatever kind.
-    fn note(&mut self, entry: &Entry<'_>) {
+    pub fn note(&mut self, entry: &Entry<'_>) {
         self.highest = self.highest.max(entry.csn);
         self.expires |= entry.expiry != UnixMillis::NEVER;
         // A completion record is part of its entry, or of the entry that saved it (`session_log.rs`).

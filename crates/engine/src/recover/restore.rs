@@ -149,7 +149,12 @@ impl<M: OwnedWords> Visit for RestorePart<'_, M> {
         self.entries += 1;
         let hash = self.prefetch.next(&self.engine.index, None);
         tell(entry, hash);
-        self.spare.extend(self.found.see_of_many(place, entry, hash, &mut self.deletes));
+        if entry.kind == EntryKind::Tombstone {
+            self.found.note(entry);
+            self.deletes.push((HashedKey::of(hash, entry.key), EntryCopy::of(place, entry)));
+        } else {
+            self.spare.extend(self.found.see(place, entry, hash));
+        }
         if entry.kind.is_value() {
             if self.standby.is_deleted(entry, hash) {
                 self.spare.push(EntryCopy::of(place, entry));

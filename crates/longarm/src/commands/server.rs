@@ -215,7 +215,7 @@ fn announce(server: &Server, config: &Config, node: Option<&Node>) {
     warn_of_checks(config);
 }
 
-/// Whether the simulator is compiled into the same program: cargo builds what a workspace shares with the
+/// Says so if the simulator is compiled into the same program: cargo builds what a workspace shares with the
 /// features of all of it. Such a server checks each take-over against all entries, which takes seconds.
 fn warn_of_checks(config: &Config) {
     if longarm_host::observe::WATCHED {
