@@ -25,6 +25,16 @@ use crate::pulse::Pulse;
 /// What the quarantine is longer by, for the granularity of clocks and scheduling.
 const MARGIN: Duration = Duration::from_millis(10);
 
+/// When a follower keeps its standby index up to date, with up to a quarter of a core (decision 14). What it
+/// has not looked at when it becomes the leader is looked at then, while no client is served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KeepUp {
+    /// While a core of its machine is idle, or little is written; otherwise it takes a hundredth of a core.
+    WhileIdle,
+    /// Always: the next leader serves at once, and writes are slower where all cores are busy.
+    Always,
+}
+
 /// The options of a server that an engine and its threads go by.
 #[derive(Clone)]
 pub struct CoreOptions {
@@ -48,6 +58,8 @@ pub struct CoreOptions {
     pub sessions: usize,
     /// How long completions of a client that left are remembered.
     pub keep_sessions: Duration,
+    /// When a follower keeps its standby index up to date.
+    pub standby: KeepUp,
     /// Where lines go that say what happens.
     pub log: Log,
 }

@@ -57,7 +57,7 @@ mod threads;
 mod vote_store;
 
 pub use clock::process_cpu;
-pub use common::{Core, CoreOptions, Keys, Lent, Phase, TermStart};
+pub use common::{Core, CoreOptions, KeepUp, Keys, Lent, Phase, TermStart};
 pub use follower::SharedReleases;
 pub use held::{Contents, Held, Versions};
 pub use inbound::{CONNECTIONS_MAX, Inbound};

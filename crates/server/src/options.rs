@@ -8,7 +8,7 @@ use longarm_engine::Eviction;
 use longarm_fabric::tcp::Tls;
 use longarm_fabric::verbs::Verbs;
 use longarm_fabric::{Address, Login, PeerRole, ring};
-use longarm_group::{CoreOptions, GroupOptions, Log, StartError};
+use longarm_group::{CoreOptions, GroupOptions, KeepUp, Log, StartError};
 use longarm_index::hash::SlotKind;
 
 /// Pages behind the memory.
@@ -73,6 +73,8 @@ pub struct ServerOptions {
     pub kept_share: u32,
     /// How long completions of a client that left are remembered.
     pub keep_sessions: Duration,
+    /// Of a group: when a follower keeps up to date what it needs to serve at once when it leads.
+    pub standby: KeepUp,
     /// Whether to keep an ordered index, from which scans are answered: in a group by followers. A server of
     /// its own is a group of one replica then (decision 33), without eviction and arena directory.
     pub ordered: bool,
@@ -109,6 +111,7 @@ impl Default for ServerOptions {
             collect_percent: 50,
             kept_share: 16,
             keep_sessions: Duration::from_secs(60),
+            standby: KeepUp::WhileIdle,
             ordered: false,
             groups: Vec::new(),
             log: Log::silent(),
@@ -187,6 +190,7 @@ impl ServerOptions {
             eviction: self.eviction,
             sessions: 2 * self.max_clients,
             keep_sessions: self.keep_sessions,
+            standby: self.standby,
             log: self.log.clone(),
         }
     }

@@ -3,10 +3,12 @@
 //!
 //! What a follower has not looked at is left to do when it becomes the leader (`standby.rs`), so it keeps up
 //! where that takes no time from others. Where much is written and all cores are busy, it would take its core
-//! from the threads that write.
+//! from the threads that write; an operator may want that nevertheless ([`KeepUp::Always`]).
 
 use longarm_base::Nanos;
 use longarm_store::WriteWindow;
+
+use crate::common::KeepUp;
 
 /// The shortest time between two looks, and how much of a longer time a look makes up for at most.
 const EVERY: Nanos = Nanos::from_millis(5);
@@ -21,19 +23,32 @@ const HURRY: u64 = 128;
 /// A core is to spare if the idle times of all cores add up to this part of the time: one half. Several
 /// followers may share that core.
 const IDLE: u64 = 2;
+
 /// When the follower looked last, and how much was written since.
-#[derive(Default)]
 pub(super) struct Pace {
+    keep_up: KeepUp,
     /// When the follower looked last; in the future, if it is to wait for longer.
     at: Nanos,
     window: WriteWindow,
     /// How long the machine's cores together had been idle when the window began.
     idle: Option<Nanos>,
-    /// Whether little was written in the last window, or a core was idle.
+    /// Whether the follower takes up to a quarter of a core: in the last window little was written, or a core
+    /// was idle.
     hurries: bool,
 }
 
 impl Pace {
+    /// The pace of a follower that has not looked yet.
+    pub fn new(keep_up: KeepUp) -> Pace {
+        Pace {
+            keep_up,
+            at: Nanos::default(),
+            window: WriteWindow::default(),
+            idle: None,
+            hurries: keep_up == KeepUp::Always,
+        }
+    }
+
     /// Whether it is time to look.
     pub fn is_due(&self, now: Nanos) -> bool {
         now.since(self.at) >= EVERY
@@ -45,7 +60,7 @@ impl Pace {
         if let Some(ended) = self.window.end(now, written) {
             let before = std::mem::replace(&mut self.idle, idle());
             let rested = self.idle.zip(before).map_or(0, |(now, then)| now.since(then).0);
-            self.hurries = ended.little || rested >= ended.passed.0 / IDLE;
+            self.hurries = self.keep_up == KeepUp::Always || ended.little || rested >= ended.passed.0 / IDLE;
         }
         let past = now.since(self.at).0;
         self.at = now;
@@ -76,7 +91,7 @@ mod tests {
 
     #[test]
     fn it_keeps_to_its_rate_while_much_is_written_and_hurries_afterwards() {
-        let (mut pace, mut written) = (Pace::default(), 0);
+        let (mut pace, mut written) = (Pace::new(KeepUp::WhileIdle), 0);
         let mut looks = |times, each| looks(&mut pace, &mut written, times, each);
         let (slow, fast) = (RATE / 100, HURRY * RATE / 100);
         assert_eq!(looks(100, 3_000), 100 * slow);
@@ -88,7 +103,7 @@ mod tests {
 
     #[test]
     fn it_keeps_up_with_what_is_written_while_a_core_is_idle() {
-        let (mut pace, mut written, mut rested) = (Pace::default(), 0, Nanos(0));
+        let (mut pace, mut written, mut rested) = (Pace::new(KeepUp::WhileIdle), 0, Nanos(0));
         let (slow, fast) = (RATE / 50, HURRY * RATE / 50);
         // Each look is a tenth of a second after the one before. `idle` is how long cores were idle in it.
         let mut bytes = |idle: Option<u64>| {
@@ -102,8 +117,14 @@ mod tests {
     }
 
     #[test]
+    fn it_hurries_always_if_that_is_wanted() {
+        let (mut pace, mut written) = (Pace::new(KeepUp::Always), 0);
+        assert_eq!(looks(&mut pace, &mut written, 100, 3_000), 100 * (HURRY * RATE / 100));
+    }
+
+    #[test]
     fn what_it_missed_is_made_up_for_in_part() {
-        let mut pace = Pace::default();
+        let mut pace = Pace::new(KeepUp::WhileIdle);
         let late = pace.at + Nanos::from_millis(5_000);
         assert_eq!(pace.step(late, 0, || None), HURRY * RATE * MISSED.0 / 1_000_000_000);
         assert!(!pace.is_due(late + Nanos(EVERY.0 - 1)));

@@ -7,9 +7,9 @@ use longarm_replica::{KeptMemory, Prepare};
 use longarm_store::{HugePace, Settled};
 
 use super::pace::Pace;
+use crate::common::KeepUp;
 
 /// How far a follower is with its standby index.
-#[derive(Default)]
 pub(super) struct StandbyIndex {
     pub index: Option<Standby<Mapped>>,
     /// Whether a leader is bringing the follower into sync, or back: then the follower looks at nothing more
@@ -24,6 +24,18 @@ pub(super) struct StandbyIndex {
 }
 
 impl StandbyIndex {
+    /// No index yet, of a follower that keeps up as it is told.
+    pub fn new(keep_up: KeepUp) -> StandbyIndex {
+        StandbyIndex {
+            index: None,
+            barred: false,
+            pace: Pace::new(keep_up),
+            huge: HugePace::default(),
+            nothing: Settled::default(),
+            items: 0,
+        }
+    }
+
     /// What the follower need not look at again.
     pub fn settled(&self) -> &Settled {
         self.index.as_ref().map_or(&self.nothing, |standby| &standby.settled)

@@ -10,7 +10,7 @@ use std::time::Duration;
 use longarm_fabric::SetupError;
 use longarm_fabric::tcp::{Identity, Tls};
 use longarm_index::hash::SlotKind;
-use longarm_server::{Eviction, Notice, Pages, Server, ServerOptions, StartError};
+use longarm_server::{Eviction, KeepUp, Notice, Pages, Server, ServerOptions, StartError};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -18,7 +18,7 @@ pub use args::Args;
 use node::Node;
 
 use crate::config::units::{show_duration, show_size};
-use crate::config::{self, Config, HugePages, Log, Slot};
+use crate::config::{self, Config, HugePages, Log, Slot, Standby};
 use crate::connect;
 use crate::human;
 use crate::output::{Exit, Failure, Output, fault};
@@ -136,6 +136,10 @@ fn options(args: &Args, config: &Config) -> Result<ServerOptions, Failure> {
             HugePages::Auto => Pages::HugeIfAvailable,
             HugePages::On => Pages::Huge,
             HugePages::Off => Pages::Ordinary,
+        },
+        standby: match config.standby {
+            Standby::Idle => KeepUp::WhileIdle,
+            Standby::Always => KeepUp::Always,
         },
         ordered: config.ordered,
         eviction: match config.eviction {

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde_json::{Value, json};
 
 use super::units::{parse_duration, parse_size, show_duration, show_size};
-use super::{Config, Eviction, HugePages, Log, Slot};
+use super::{Config, Eviction, HugePages, Log, Slot, Standby};
 
 /// The commands that take a setting as a flag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -119,6 +119,16 @@ pub static SETTINGS: &[Setting] = &[
         set: |c, v| one(v, |text| text.parse().map(|eviction| c.eviction = eviction)),
         show: |c| json!(c.eviction.name()),
         ..server("eviction", "none|lru", "What a full memory does to a write: refuse it, or evict old items")
+    },
+    Setting {
+        set: |c, v| one(v, |text| text.parse().map(|standby| c.standby = standby)),
+        show: |c| json!(c.standby.name()),
+        ..server(
+            "standby_index",
+            "idle|always",
+            "Of a cluster: followers keep the index to lead with up to date while a core is idle, or \
+             always: short failovers, and slower writes where all cores are busy",
+        )
     },
     Setting {
         set: |c, v| {
@@ -304,4 +314,5 @@ macro_rules! choice {
 choice!(HugePages, "auto" => Auto, "on" => On, "off" => Off);
 choice!(Eviction, "none" => None, "lru" => Lru);
 choice!(Log, "error" => Error, "warn" => Warn, "info" => Info, "debug" => Debug);
+choice!(Standby, "idle" => Idle, "always" => Always);
 choice!(Slot, "64" => Inline64, "16" => Pointer16);

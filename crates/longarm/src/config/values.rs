@@ -48,6 +48,15 @@ pub enum Eviction {
     Lru,
 }
 
+/// When a follower prepares to lead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standby {
+    /// While a core is idle, or little is written.
+    Idle,
+    /// Always.
+    Always,
+}
+
 /// How much is said on stderr. Each level adds to the levels before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Log {
@@ -123,6 +132,8 @@ pub struct Config {
     pub hugepages: HugePages,
     /// What a server does with a write when its memory is full.
     pub eviction: Eviction,
+    /// When a follower prepares to lead.
+    pub standby: Standby,
     /// Whether to keep an ordered index; in a group followers do.
     pub ordered: bool,
     /// The most clients at once.
@@ -226,6 +237,7 @@ impl Config {
             slot: Slot::Inline64,
             hugepages: HugePages::Auto,
             eviction: Eviction::None,
+            standby: Standby::Idle,
             ordered: false,
             max_clients: limits::CLIENTS_MAX / 4,
             ring_bytes: 256 << 10,
