@@ -58,8 +58,8 @@ pub use options::Options;
 pub use pipeline::IN_FLIGHT_MAX;
 pub use raw::{Raw, RawRegion};
 pub use scan::{
-    OrderedInspection, OrderedReport, Page, Scan, ScanItem, ScanIter, SnapshotIter, Token, inspect_ordered,
-    ordered_stats,
+    OrderedInspection, OrderedReport, Page, Scan, ScanItem, ScanItemRef, ScanIter, SnapshotIter, Token,
+    inspect_ordered, ordered_stats,
 };
 pub use topology::{GroupAt, Topology};
 pub use walk::Item;

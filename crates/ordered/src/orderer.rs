@@ -9,7 +9,7 @@ use longarm_fabric::QueuePair;
 use longarm_host::{Mutex, now, random};
 use longarm_index::tree::{Owner, TreeFull, TreeOptions};
 use longarm_memory::{Mapped, OwnedWords, SumKey, Words};
-use longarm_wire::{OrderedStage, OrderedStats, ScanHead, ScanKind, ScanStatus};
+use longarm_wire::{OrderedStage, OrderedStats, ScanHead, ScanKind, ScanStatus, page_time};
 
 use crate::arena::OwnArena;
 use crate::build::Tree;
@@ -67,6 +67,8 @@ pub struct Orderer<Q> {
     sums: SumKey,
     options: TreeOptions,
     spin: Nanos,
+    /// Items of pages that were answered since it last looked for more requests.
+    shown: u32,
     log: Arc<dyn Fn(&str) + Send + Sync>,
     orders: Arc<Orders<Q>>,
     door: Arc<Door<Q>>,
@@ -101,6 +103,7 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
             sums,
             options: options.options,
             spin: Nanos(options.spin.as_nanos() as u64),
+            shown: 0,
             log: options.log,
             orders,
             door,
@@ -224,9 +227,10 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
         busy
     }
 
-    /// Looks for more requests for a while, as who has an answer asks again soon; whether there are some.
+    /// Looks for more requests for a while, as who has an answer asks again soon, when it has taken that;
+    /// whether there are some.
     fn hears_more(&mut self) -> bool {
-        let until = now() + self.spin;
+        let until = now() + self.spin + page_time(std::mem::take(&mut self.shown));
         loop {
             if self.hear() {
                 return true;
@@ -379,6 +383,7 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
                 match wanted.make(Sources { tree, arena, snapshots, lag_us, now: began }) {
                     Ok(made) if wanted.kind == ScanKind::SnapshotPage => {
                         self.told.pages += 1;
+                        self.shown = made.items;
                         connection.answer(made.answer());
                     }
                     Ok(made) => candidates.push(Candidate { connection: number, wanted, made }),
@@ -420,6 +425,7 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
                 connection.answer(wanted.refused(ScanStatus::Crowded, following.term));
             } else {
                 self.told.pages += 1;
+                self.shown = made.items;
                 connection.answer(made.answer());
             }
         }

@@ -14,8 +14,9 @@ use crate::arena::{AtPlace, INLINE_ENTRY, OwnArena};
 use crate::build::Tree;
 use crate::snapshot::{Shown, Snapshot, Snapshots};
 
-/// Values that are asked for before they are looked at.
-const AHEAD: usize = 16;
+/// Values that are asked for before they are looked at: memory brings them while leaves are read. As many fit
+/// the second cache.
+const AHEAD: usize = 1024;
 /// The fewest items to which a page that conflicts again and again is cut down.
 const LEAST: u32 = 16;
 /// Tries after each of which such a page is halved.
@@ -56,6 +57,8 @@ pub(crate) struct Made {
     high: Bound<Vec<u8>>,
     /// The tree as it was.
     pub moment: TreeMoment,
+    /// The items that it has.
+    pub items: u32,
 }
 
 impl Made {
@@ -201,7 +204,7 @@ impl Wanted {
         if let Some(end) = end {
             *(if self.reverse { &mut low } else { &mut high }) = Bound::Included(end);
         }
-        Made { answer, low, high, moment }
+        Made { answer, low, high, moment, items: 0 }
     }
 
     /// The answer that nothing in the range has changed since that moment.
@@ -271,7 +274,7 @@ impl Wanted {
         }
         let end = shown.checked_sub(1).filter(|_| more).map(|last| items.key(last).to_vec());
         let answer = writer.finish(ScanHead { more: end.is_some(), ..head });
-        Ok(self.made(answer, end, head.made))
+        Ok(Made { items: shown as u32, ..self.made(answer, end, head.made) })
     }
 
     /// The items that a page may have, and whether the range may have more.

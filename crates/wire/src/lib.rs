@@ -30,7 +30,7 @@ pub use response::{Response, Status};
 pub use scan::{
     COUNT_MAX, FAR_FROM, OrderedStage, OrderedStats, PAGE_BYTES_MAX, PAGE_ITEMS_MAX, SCAN_MESSAGE_MAX,
     ScanAnswer, ScanAnswerWriter, ScanHead, ScanHello, ScanItem, ScanItems, ScanKind, ScanRequest,
-    ScanStatus, ScanValue, ScanWelcome, TreeMoment,
+    ScanStatus, ScanValue, ScanWelcome, TreeMoment, page_time,
 };
 pub use versions::{Agreed, VERSIONS, Versions};
 

@@ -14,7 +14,7 @@ pub use answer::{
     SCAN_MESSAGE_MAX, ScanAnswer, ScanAnswerWriter, ScanHead, ScanItem, ScanItems, ScanStatus, ScanValue,
 };
 pub use hello::{ScanHello, ScanWelcome};
-pub use limits::{COUNT_MAX, FAR_FROM, PAGE_BYTES_MAX, PAGE_ITEMS_MAX};
+pub use limits::{COUNT_MAX, FAR_FROM, PAGE_BYTES_MAX, PAGE_ITEMS_MAX, page_time};
 pub use request::{ScanKind, ScanRequest, TreeMoment};
 pub use stats::{OrderedStage, OrderedStats};
 

@@ -120,9 +120,10 @@ impl Target for Longarm {
         if wanted.keys_only {
             scan = scan.keys_only();
         }
-        for item in self.client.scan(&scan) {
+        let mut items = self.client.scan(&scan);
+        while let Some(item) = items.next_ref() {
             let item = item.map_err(failure)?;
-            seen(&item.key, &item.value);
+            seen(item.key, item.value);
         }
         Ok(())
     }

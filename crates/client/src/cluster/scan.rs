@@ -4,7 +4,9 @@ use longarm_fabric::Transport;
 
 use super::ClusterClient;
 use crate::error::Error;
-use crate::scan::{Came, Merge, MergeStep, Page, Pages, Rest, Scan, ScanItem, Token, share, together};
+use crate::scan::{
+    Came, Merge, MergeStep, Page, Pages, Rest, Scan, ScanItem, ScanItemRef, Token, share, together,
+};
 
 /// The items of a scan over all groups, in order; made by [`ClusterClient::scan`]. After an error it ends.
 ///
@@ -77,7 +79,7 @@ impl<T: Transport + Clone> ClusterClient<T> {
         // The page ends before an item of which only another page of a group could tell.
         came.more = loop {
             match merge.step() {
-                MergeStep::Item(item) if came.items.len() < most => came.items.push(item),
+                MergeStep::Item(group) if came.items.len() < most => came.items.push(&merge.show(group)),
                 MergeStep::Item(_) | MergeStep::Fetch(_) => break true,
                 MergeStep::End => break false,
             }
@@ -137,13 +139,29 @@ impl<T: Transport + Clone> ClusterClient<T> {
 }
 
 impl<T: Transport + Clone> ClusterScan<'_, T> {
-    fn step(&mut self) -> Result<Option<ScanItem>, Error> {
+    /// The next item, which lies in its page: for large scans, which need not own what they look at.
+    pub fn next_ref(&mut self) -> Option<Result<ScanItemRef<'_>, Error>> {
+        if self.left == 0 {
+            return None;
+        }
+        self.left -= 1;
+        match self.step() {
+            Ok(Some(group)) => Some(Ok(self.merge.show(group))),
+            outcome => {
+                self.left = 0;
+                outcome.err().map(Err)
+            }
+        }
+    }
+
+    /// The group of the next item.
+    fn step(&mut self) -> Result<Option<usize>, Error> {
         if !std::mem::replace(&mut self.begun, true) {
             self.client.ask_all(&mut self.parts)?;
         }
         loop {
             match self.merge.step() {
-                MergeStep::Item(item) => return Ok(Some(item)),
+                MergeStep::Item(group) => return Ok(Some(group)),
                 MergeStep::End => return Ok(None),
                 MergeStep::Fetch(group) => {
                     let pages = &mut self.parts[group];
@@ -159,21 +177,20 @@ impl<T: Transport + Clone> Iterator for ClusterScan<'_, T> {
     type Item = Result<ScanItem, Error>;
 
     fn next(&mut self) -> Option<Result<ScanItem, Error>> {
-        if self.left == 0 {
-            return None;
-        }
-        self.left -= 1;
-        let next = self.step().transpose();
-        if !matches!(next, Some(Ok(_))) {
-            self.left = 0;
-        }
-        next
+        self.next_ref().map(|next| next.map(|item| item.to_item()))
     }
 }
 
 /// The items of a snapshot of each group, in order; made by [`ClusterClient::scan_snapshot`]. After an error
 /// it ends. Replicas are told when it is dropped.
 pub struct ClusterSnapshot<'c, T: Transport + Clone>(ClusterScan<'c, T>);
+
+impl<T: Transport + Clone> ClusterSnapshot<'_, T> {
+    /// The next item, which lies in its page.
+    pub fn next_ref(&mut self) -> Option<Result<ScanItemRef<'_>, Error>> {
+        self.0.next_ref()
+    }
+}
 
 impl<T: Transport + Clone> Drop for ClusterSnapshot<'_, T> {
     fn drop(&mut self) {

@@ -219,11 +219,13 @@ impl<T: Transport> Client<T> {
     }
 
     fn send_scan(&mut self, rest: &Rest) -> Result<Asked, Miss> {
-        self.send_request(|operation, term, unix| rest.request(operation, term, unix).encode())
+        self.send_request(rest.limit(), |operation, term, unix| rest.request(operation, term, unix).encode())
     }
 
+    /// Sends a request for up to so many items to the replica that was taken up last.
     pub(super) fn send_request(
         &mut self,
+        items: u32,
         request: impl Fn(u64, Term, UnixMillis) -> Vec<u8>,
     ) -> Result<Asked, Miss> {
         let leader = self.link.as_ref();
@@ -233,7 +235,7 @@ impl<T: Transport> Client<T> {
         let (boot, unix) = (leader.welcome.boot, leader.unix_now(now()));
         self.scans.operation += 1;
         let operation = self.scans.operation;
-        match link.send(operation, &request(operation, term, unix)) {
+        match link.send(operation, &request(operation, term, unix), items) {
             Ok(()) => Ok(Asked { operation, boot, term, unix }),
             Err(error) => Err(left(error.to_string(), SHUN_BRIEFLY)),
         }
@@ -241,7 +243,7 @@ impl<T: Transport> Client<T> {
 
     /// Asks the replica that was taken up last whether nothing in a range has changed since then.
     pub(super) fn send_recheck(&mut self, range: &Rest, made: TreeMoment) -> Result<Asked, Miss> {
-        self.send_request(|operation, term, unix| {
+        self.send_request(0, |operation, term, unix| {
             range.request(operation, term, unix).about(ScanKind::Recheck, made).encode()
         })
     }
@@ -297,13 +299,13 @@ impl<T: Transport> Client<T> {
     /// Checks that no item of the page was gone when the page was made. An item that is surely in time at
     /// `at` is; of another one the leader knows. If it still has this version, the item was there before.
     pub(super) fn check_time(&mut self, came: &Came, at: Nanos, deadline: &Deadline) -> Result<(), Miss> {
-        for item in &came.items {
+        for item in came.items.iter().filter(|item| item.expiry != UnixMillis::NEVER) {
             let link = self.connected().map_err(Miss::Leader)?;
             if link.is_in_time(item.expiry, at) {
                 continue;
             }
             let mut show = Some(|_: &[u8], csn: Csn| csn);
-            let found = self.get_served(&item.key, deadline, &mut show).map_err(Miss::End)?;
+            let found = self.get_served(item.key, deadline, &mut show).map_err(Miss::End)?;
             if found != Some(item.csn) {
                 let link = self.connected().map_err(Miss::Leader)?;
                 link.look_at_heartbeat(deadline).map_err(Miss::Leader)?;
@@ -318,16 +320,16 @@ impl<T: Transport> Client<T> {
     pub(super) fn fetch_far(&mut self, came: &mut Came, deadline: &Deadline) -> Result<(), Miss> {
         let mut fetched = 0;
         for far in std::mem::take(&mut came.far) {
-            let item = &came.items[far.number];
+            let item = came.items.get(far.number).expect("an item of the page");
             fetched += u64::from(far.entry.len);
             if fetched > FAR_BYTES_MAX && far.number > 0 {
                 came.cut(far.number);
                 return Ok(());
             }
             let link = self.scans.links.last_mut().ok_or(LEFT)?;
-            let wanted = ScanWanted { key: &item.key, csn: item.csn };
+            let wanted = ScanWanted { key: item.key, csn: item.csn };
             match link.value(far.entry, &wanted, deadline) {
-                Ok(Some(value)) => came.items[far.number].value = value,
+                Ok(Some(value)) => came.items.set_value(far.number, &value),
                 Ok(None) if far.number == 0 => return Err(Miss::Again("a value moved")),
                 Err(trouble) if far.number == 0 => return Err(of_replica(trouble)),
                 Ok(None) => {

@@ -3,8 +3,9 @@
 use longarm_fabric::Transport;
 
 use super::ask::Asked;
+use super::items::{Items, ScanItem, ScanItemRef};
 use super::made::Pinned;
-use super::page::{Came, ScanItem};
+use super::page::Came;
 use super::range::Rest;
 use crate::client::Client;
 use crate::error::Error;
@@ -46,8 +47,8 @@ impl Pages {
     }
 
     /// The items of the next page; none at the end. After an error there are no more.
-    pub(crate) fn next<T: Transport>(&mut self, client: &mut Client<T>) -> Result<Vec<ScanItem>, Error> {
-        let Some(rest) = self.rest.take() else { return Ok(Vec::new()) };
+    pub(crate) fn next<T: Transport>(&mut self, client: &mut Client<T>) -> Result<Items, Error> {
+        let Some(rest) = self.rest.take() else { return Ok(Items::default()) };
         let came: Came = client.next_page(&rest, self.asked.take())?;
         self.rest = came.leave(rest);
         if let Some(rest) = self.rest.as_ref().filter(|_| self.ahead) {
@@ -65,12 +66,29 @@ impl Pages {
 pub struct ScanIter<'c, T: Transport> {
     client: &'c mut Client<T>,
     pages: Pages,
-    ready: std::vec::IntoIter<ScanItem>,
+    page: Items,
+    /// The items of the page that were shown.
+    shown: usize,
 }
 
 impl<'c, T: Transport> ScanIter<'c, T> {
     pub(crate) fn new(client: &'c mut Client<T>, rest: Rest) -> ScanIter<'c, T> {
-        ScanIter { client, pages: Pages::new(rest, true), ready: Vec::new().into_iter() }
+        ScanIter { client, pages: Pages::new(rest, true), page: Items::default(), shown: 0 }
+    }
+
+    /// The next item, which lies in its page: for large scans, which need not own what they look at.
+    pub fn next_ref(&mut self) -> Option<Result<ScanItemRef<'_>, Error>> {
+        while self.shown == self.page.len() {
+            if !self.pages.has_more() {
+                return None;
+            }
+            match self.pages.next(self.client) {
+                Ok(items) => (self.page, self.shown) = (items, 0),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        self.shown += 1;
+        self.page.get(self.shown - 1).map(Ok)
     }
 }
 
@@ -78,18 +96,7 @@ impl<T: Transport> Iterator for ScanIter<'_, T> {
     type Item = Result<ScanItem, Error>;
 
     fn next(&mut self) -> Option<Result<ScanItem, Error>> {
-        loop {
-            if let Some(item) = self.ready.next() {
-                return Some(Ok(item));
-            }
-            if !self.pages.has_more() {
-                return None;
-            }
-            match self.pages.next(self.client) {
-                Ok(items) => self.ready = items.into_iter(),
-                Err(error) => return Some(Err(error)),
-            }
-        }
+        self.next_ref().map(|next| next.map(|item| item.to_item()))
     }
 }
 
@@ -101,6 +108,11 @@ impl<'c, T: Transport> SnapshotIter<'c, T> {
     /// The items of a range that a replica keeps.
     pub(crate) fn new(client: &'c mut Client<T>, pinned: Rest) -> SnapshotIter<'c, T> {
         SnapshotIter(ScanIter::new(client, pinned))
+    }
+
+    /// The next item, which lies in its page.
+    pub fn next_ref(&mut self) -> Option<Result<ScanItemRef<'_>, Error>> {
+        self.0.next_ref()
     }
 }
 

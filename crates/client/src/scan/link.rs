@@ -13,7 +13,9 @@ use longarm_host::now;
 use longarm_index::tree::layout::TREE_REGION;
 use longarm_memory::{Backing, Region, RegionOptions, SumKey};
 use longarm_store::object;
-use longarm_wire::{ARENA_REGION, RING_REGION, SCAN_MESSAGE_MAX, ScanAnswer, ScanHello, ScanWelcome};
+use longarm_wire::{
+    ARENA_REGION, RING_REGION, SCAN_MESSAGE_MAX, ScanAnswer, ScanHello, ScanWelcome, page_time,
+};
 
 use super::nodes::Nodes;
 use super::replicas::Replicas;
@@ -100,6 +102,8 @@ pub(crate) struct ScanLink<Q> {
 struct Awaited {
     operation: u64,
     sent: Nanos,
+    /// About how long the replica works on it.
+    work: Nanos,
 }
 
 impl<Q: QueuePair> ScanLink<Q> {
@@ -154,12 +158,13 @@ impl<Q: QueuePair> ScanLink<Q> {
         })
     }
 
-    /// Sends a request without waiting; the answer to any earlier one is not taken any more.
-    pub(crate) fn send(&mut self, operation: u64, request: &[u8]) -> Result<(), PostError> {
+    /// Sends a request for up to so many items without waiting; the answer to any earlier one is not taken
+    /// any more.
+    pub(crate) fn send(&mut self, operation: u64, request: &[u8], items: u32) -> Result<(), PostError> {
         self.pump();
         self.answer = None;
         self.mailbox.send(&mut self.qp, &[request])?;
-        self.awaited = Some(Awaited { operation, sent: now() });
+        self.awaited = Some(Awaited { operation, sent: now(), work: page_time(items) });
         self.qp.ring();
         Ok(())
     }
@@ -175,7 +180,7 @@ impl<Q: QueuePair> ScanLink<Q> {
             return Err(Trouble::Broken("another page was asked for".into()));
         };
         self.qp.ring();
-        let spin_until = now() + Nanos(spin.as_nanos() as u64);
+        let spin_until = now() + Nanos(spin.as_nanos() as u64) + awaited.work;
         let mut spins = 0u32;
         loop {
             self.pump();

@@ -1,14 +1,12 @@
 //! The merge of several groups' scans: each has its keys in order, and no key is in two of them.
 
-use std::collections::VecDeque;
-
-use super::page::ScanItem;
+use super::items::{Items, ScanItemRef};
 
 /// What the merge does next.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MergeStep {
-    /// Show this item.
-    Item(ScanItem),
+    /// Show the next item of this part.
+    Item(usize),
     /// Fetch the next page of this part: no item can be shown before its next one is known.
     Fetch(usize),
     /// There are no more.
@@ -18,9 +16,17 @@ pub(crate) enum MergeStep {
 /// Items that came from each part and were not shown yet.
 #[derive(Clone, Debug, Default)]
 struct Part {
-    items: VecDeque<ScanItem>,
+    items: Items,
+    /// The items that were shown.
+    shown: usize,
     /// Whether there may be more behind them.
     more: bool,
+}
+
+impl Part {
+    fn head(&self) -> Option<ScanItemRef<'_>> {
+        self.items.get(self.shown)
+    }
 }
 
 /// The merge, as a value that is fed pages.
@@ -33,29 +39,38 @@ pub(crate) struct Merge {
 impl Merge {
     /// A merge of so many parts, of none of which anything is known yet.
     pub(crate) fn new(parts: usize, reverse: bool) -> Merge {
-        let part = Part { items: VecDeque::new(), more: true };
+        let part = Part { more: true, ..Part::default() };
         Merge { parts: vec![part; parts], reverse }
     }
 
-    /// Takes the next page of a part, and whether there may be more behind it.
-    pub(crate) fn feed(&mut self, part: usize, items: Vec<ScanItem>, more: bool) {
-        let part = &mut self.parts[part];
-        part.items.extend(items);
-        part.more = more;
+    /// Takes the next page of a part, all of whose items were shown, and whether there may be more behind it.
+    pub(crate) fn feed(&mut self, part: usize, items: Items, more: bool) {
+        self.parts[part] = Part { items, shown: 0, more };
     }
 
-    /// The next item, or what must be fetched before it is known.
-    pub(crate) fn step(&mut self) -> MergeStep {
-        if let Some(empty) = self.parts.iter().position(|part| part.more && part.items.is_empty()) {
+    /// The part of the next item, or what must be fetched before it is known.
+    pub(crate) fn step(&self) -> MergeStep {
+        if let [part] = self.parts.as_slice() {
+            return match part.head() {
+                Some(_) => MergeStep::Item(0),
+                None if part.more => MergeStep::Fetch(0),
+                None => MergeStep::End,
+            };
+        }
+        if let Some(empty) = self.parts.iter().position(|part| part.more && part.head().is_none()) {
             return MergeStep::Fetch(empty);
         }
         let heads = self.parts.iter().enumerate();
-        let heads = heads.filter_map(|(number, part)| Some((&part.items.front()?.key, number)));
-        let next = if self.reverse { heads.max() } else { heads.min() }.map(|(_, number)| number);
-        match next.and_then(|number| self.parts[number].items.pop_front()) {
-            Some(item) => MergeStep::Item(item),
-            None => MergeStep::End,
-        }
+        let heads = heads.filter_map(|(number, part)| Some((part.head()?.key, number)));
+        let next = if self.reverse { heads.max() } else { heads.min() };
+        next.map_or(MergeStep::End, |(_, number)| MergeStep::Item(number))
+    }
+
+    /// Shows the next item of a part.
+    pub(crate) fn show(&mut self, part: usize) -> ScanItemRef<'_> {
+        let part = &mut self.parts[part];
+        part.shown += 1;
+        part.items.get(part.shown - 1).expect("the step has found an item")
     }
 }
 

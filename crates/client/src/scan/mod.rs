@@ -6,6 +6,7 @@
 
 mod ask;
 mod inspect;
+mod items;
 mod iter;
 mod link;
 mod made;
@@ -26,12 +27,13 @@ use crate::client::Client;
 use crate::error::Error;
 
 pub use inspect::{OrderedInspection, OrderedReport, inspect_ordered};
+pub use items::{ScanItem, ScanItemRef};
 pub(crate) use iter::Pages;
 pub use iter::{ScanIter, SnapshotIter};
 pub(crate) use link::Scans;
 pub(crate) use merge::{Merge, MergeStep, share};
 pub(crate) use page::Came;
-pub use page::{Page, ScanItem};
+pub use page::Page;
 pub(crate) use range::Rest;
 pub use range::Scan;
 pub use stats::ordered_stats;

@@ -1,24 +1,15 @@
 //! A page: what the caller gets, and how it is made of an answer.
 
-use longarm_base::{Csn, EntryRef, UnixMillis};
+use longarm_base::EntryRef;
 use longarm_wire::{Bad, ScanAnswer, ScanItem as WireItem, ScanValue};
 
+use super::items::{Items, ScanItem, ScanItemRef};
 use super::made::Made;
 use super::range::Rest;
 use super::token::Token;
 
-/// One item of a scan.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ScanItem {
-    /// The key.
-    pub key: Vec<u8>,
-    /// The value; empty in a scan of keys only.
-    pub value: Vec<u8>,
-    /// Its version.
-    pub csn: Csn,
-    /// When the item is gone, in Unix milliseconds of the server, or never.
-    pub expiry: UnixMillis,
-}
+/// About how many bytes of its key an item shares with the one before, and does not bring.
+const SHARED: usize = 8;
 
 /// The items of a page, all of which were there at one instant, and no others between them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,7 +23,7 @@ pub struct Page {
 /// The content of an answer. Some values may be missing yet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Came {
-    pub(crate) items: Vec<ScanItem>,
+    pub(crate) items: Items,
     /// Values to READ: the number of the item, and the entry that has it.
     pub(crate) far: Vec<FarValue>,
     /// Whether the range may have more.
@@ -53,7 +44,7 @@ pub(crate) struct FarValue {
 impl Came {
     /// A page of nothing.
     pub(crate) fn nothing() -> Came {
-        Came { items: Vec::new(), far: Vec::new(), more: false, made: None }
+        Came { items: Items::default(), far: Vec::new(), more: false, made: None }
     }
 
     /// Takes the items out of an answer, if it answers the request for the next page of `rest`.
@@ -62,23 +53,26 @@ impl Came {
         if other || answer.keys_only == rest.wants_values() || answer.count > rest.limit() {
             return Err(Bad("a page that nobody asked for"));
         }
-        let mut came = Came { more: answer.head.more, ..Came::nothing() };
-        came.items.reserve(answer.count as usize);
+        let room =
+            Items::with_capacity(answer.count as usize, answer.bytes() + answer.count as usize * SHARED);
+        let mut came = Came { items: room, more: answer.head.more, ..Came::nothing() };
         let mut items = answer.items();
         while let Some(WireItem { key, csn, expiry, value }) = items.next()? {
-            let ascends = came.items.last().map(|last: &ScanItem| last.key.as_slice() < key);
-            if ascends == Some(rest.is_reverse()) || !rest.has(key) {
+            let ascends = came.items.last().map(|last| last.key < key);
+            // What lies between the first and the last is in the range, too, if it is in order.
+            let first_or_last = ascends.is_none() || came.items.len() + 1 == answer.count as usize;
+            if ascends == Some(rest.is_reverse()) || first_or_last && !rest.has(key) {
                 return Err(Bad("keys of a page out of their order, or out of its range"));
             }
             let value = match value {
-                ScanValue::None => Vec::new(),
-                ScanValue::Inline(value) => value.to_vec(),
+                ScanValue::None => &[],
+                ScanValue::Inline(value) => value,
                 ScanValue::Far(entry) => {
                     came.far.push(FarValue { number: came.items.len(), entry });
-                    Vec::new()
+                    &[]
                 }
             };
-            came.items.push(ScanItem { key: key.to_vec(), value, csn, expiry });
+            came.items.push(&ScanItemRef { key, value, csn, expiry });
         }
         Ok(came)
     }
@@ -94,14 +88,14 @@ impl Came {
     pub(crate) fn leave(&self, rest: Rest) -> Option<Rest> {
         let last = self.items.last().filter(|_| self.more)?;
         let mut rest = rest;
-        rest.shown(self.items.len() as u64, &last.key);
+        rest.shown(self.items.len() as u64, last.key);
         Some(rest).filter(|rest| !rest.is_empty())
     }
 
     /// The page for a caller that goes on by tokens.
     pub(crate) fn into_page(self, reverse: bool) -> Page {
         let last = self.items.last().filter(|_| self.more);
-        Page { next: last.map(|last| Token::behind(&last.key, reverse)), items: self.items }
+        Page { next: last.map(|last| Token::behind(last.key, reverse)), items: self.items.to_vec() }
     }
 }
 

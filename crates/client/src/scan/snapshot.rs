@@ -47,7 +47,7 @@ impl<T: Transport> Client<T> {
         }
         let deadline = self.deadline();
         let send = |client: &mut Client<T>| {
-            client.send_request(|operation, term, unix| {
+            client.send_request(0, |operation, term, unix| {
                 let request = rest.request(operation, term, unix);
                 ScanRequest { kind: ScanKind::Snapshot, ..request }.encode()
             })
@@ -83,18 +83,18 @@ impl<T: Transport> Client<T> {
     /// Asks the replica that keeps the snapshot for its next page, without waiting.
     pub(super) fn send_snapshot_page(&mut self, rest: &Rest) -> Result<Asked, Miss> {
         let Pinned { made, unix } = rest.snapshot().expect("pages of a snapshot").clone();
-        self.send_to(&made, |operation| rest.request(operation, Term::ZERO, unix).encode())?;
+        self.send_to(&made, rest.limit(), |operation| rest.request(operation, Term::ZERO, unix).encode())?;
         Ok(Asked { operation: self.scans.operation, boot: made.boot, term: made.term, unix })
     }
 
-    fn send_to(&mut self, made: &Made, request: impl Fn(u64) -> Vec<u8>) -> Result<(), Miss> {
+    fn send_to(&mut self, made: &Made, items: u32, request: impl Fn(u64) -> Vec<u8>) -> Result<(), Miss> {
         if !self.scans.take_up(&made.replica) {
             return Err(LEFT);
         }
         self.scans.operation += 1;
         let operation = self.scans.operation;
         let link = self.scans.links.last_mut().ok_or(LEFT)?;
-        link.send(operation, &request(operation)).map_err(|error| left(error.to_string(), PAUSE))
+        link.send(operation, &request(operation), items).map_err(|error| left(error.to_string(), PAUSE))
     }
 
     fn await_snapshot_page(&mut self, rest: &Rest, asked: Asked, deadline: &Deadline) -> Result<Came, Miss> {
@@ -125,7 +125,7 @@ impl<T: Transport> Client<T> {
     /// ends.
     pub(super) fn unpin(&mut self, pinned: &Pinned) {
         let Pinned { made, unix } = pinned;
-        let _ = self.send_to(made, |operation| {
+        let _ = self.send_to(made, 0, |operation| {
             ScanRequest::new(operation, made.term, *unix).about(ScanKind::Close, made.moment).encode()
         });
     }

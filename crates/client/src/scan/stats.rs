@@ -20,7 +20,7 @@ pub fn ordered_stats<T: Transport>(
     let limit = options.connect_timeout;
     let mut link = ScanLink::connect(transport, address, options, limit).map_err(Error::Connect)?;
     let failed = |why: String| Error::NoPage(format!("{address} does not say how its index stands: {why}"));
-    link.send(1, &ScanRequest::stats(1).encode()).map_err(|error| failed(error.to_string()))?;
+    link.send(1, &ScanRequest::stats(1).encode(), 0).map_err(|error| failed(error.to_string()))?;
     let arrived = loop {
         match link.wait(1, options.spin, &deadline) {
             Ok(arrived) => break arrived,

@@ -12,6 +12,7 @@ use longarm_wire::{
 };
 use proptest::prelude::*;
 
+use super::items::Items;
 use super::page::{Came, Counted, FarValue};
 use super::replicas::Replicas;
 use super::*;
@@ -130,8 +131,14 @@ fn ask(map: &Map, rest: &Rest) -> Came {
     Came::take(&ScanAnswer::decode(&bytes).expect("an answer"), rest).expect("the page")
 }
 
-fn item(key: &[u8]) -> ScanItem {
-    ScanItem { key: key.to_vec(), value: Vec::new(), csn: Csn(1), expiry: UnixMillis::NEVER }
+fn item(key: &[u8]) -> ScanItemRef<'_> {
+    ScanItemRef { key, value: b"", csn: Csn(1), expiry: UnixMillis::NEVER }
+}
+
+fn items(keys: &[&[u8]]) -> Items {
+    let mut items = Items::default();
+    keys.iter().for_each(|key| items.push(&item(key)));
+    items
 }
 
 /// The bytes of a page of these items.
@@ -155,8 +162,8 @@ proptest! {
             if came.items.len() > cut {
                 came.cut(cut);
             }
-            got.extend(came.items.iter().map(|item| item.key.clone()));
-            prop_assert!(came.items.iter().all(|item| range.wants_values() == (map[&item.key] == item.value)
+            got.extend(came.items.iter().map(|item| item.key.to_vec()));
+            prop_assert!(came.items.iter().all(|item| range.wants_values() == (map[item.key] == item.value)
                 || item.value.is_empty()));
             rest = came.leave(range);
         }
@@ -215,11 +222,11 @@ proptest! {
         let most = scan.most().map_or(usize::MAX, |most| most as usize);
         while got.len() < most {
             match merge.step() {
-                MergeStep::Item(item) => got.push(item.key),
+                MergeStep::Item(group) => got.push(merge.show(group).key.to_vec()),
                 MergeStep::End => break,
                 MergeStep::Fetch(group) => {
                     let came = rests[group].take().map(|rest| (ask(&parts[group], &rest), rest));
-                    let (items, rest) = came.map_or((Vec::new(), None), |(came, rest)| {
+                    let (items, rest) = came.map_or((Items::default(), None), |(came, rest)| {
                         (came.items.clone(), came.leave(rest))
                     });
                     rests[group] = rest;
@@ -347,16 +354,32 @@ fn a_page_is_cut_before_a_value_that_cannot_be_had() {
 }
 
 #[test]
+fn items_keep_their_bytes_whatever_comes_behind_them() {
+    let mut all = items(&[b"a", b"bb", b"c"]);
+    all.set_value(1, b"a long value");
+    all.set_value(0, b"");
+    let pair = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
+    let shown = |items: &Items| Vec::from_iter(items.iter().map(|item| pair(item.key, item.value)));
+    let wanted = [pair(b"a", b""), pair(b"bb", b"a long value"), pair(b"c", b"")];
+    assert_eq!(shown(&all), wanted);
+    all.truncate(2);
+    all.push(&ScanItemRef { value: b"v", ..item(b"d") });
+    assert_eq!(shown(&all), [&wanted[..2], &[pair(b"d", b"v")]].concat());
+    assert_eq!((all.len(), all.last().map(|item| item.to_item())), (3, all.to_vec().pop()));
+}
+
+#[test]
 fn a_merge_waits_for_each_part_that_may_have_the_next_key() {
     let mut merge = Merge::new(2, false);
     assert_eq!(merge.step(), MergeStep::Fetch(0));
-    merge.feed(0, vec![item(b"b")], true);
+    merge.feed(0, items(&[b"b"]), true);
     assert_eq!(merge.step(), MergeStep::Fetch(1));
-    merge.feed(1, vec![item(b"a")], false);
-    assert_eq!(merge.step(), MergeStep::Item(item(b"a")));
-    assert_eq!(merge.step(), MergeStep::Item(item(b"b")));
+    merge.feed(1, items(&[b"a", b"c"]), false);
+    assert_eq!((merge.step(), merge.show(1)), (MergeStep::Item(1), item(b"a")));
+    assert_eq!((merge.step(), merge.show(0)), (MergeStep::Item(0), item(b"b")));
     assert_eq!(merge.step(), MergeStep::Fetch(0));
-    merge.feed(0, Vec::new(), false);
+    merge.feed(0, Items::default(), false);
+    assert_eq!((merge.step(), merge.show(1)), (MergeStep::Item(1), item(b"c")));
     assert_eq!(merge.step(), MergeStep::End);
     assert_eq!((share(100, 4), share(1, 3), share(0, 1)), (39, 7, 4));
 }

@@ -15,9 +15,10 @@ use longarm_host::now;
 use longarm_wire::{ScanAnswer, ScanStatus};
 
 use super::ask::{Miss, Tries, foul};
+use super::items::{Items, ScanItem};
 use super::made::Made;
 use super::merge::{Merge, MergeStep};
-use super::page::{Came, ScanItem};
+use super::page::Came;
 use super::range::{Rest, Scan};
 use crate::client::Client;
 use crate::deadline::Deadline;
@@ -71,14 +72,20 @@ pub(crate) fn together<C, T: Transport>(
 /// The first items of all groups, in order.
 fn merged(parts: Vec<Vec<Held>>, most: usize, reverse: bool) -> Vec<ScanItem> {
     let mut merge = Merge::new(parts.len(), reverse);
-    for (group, held) in parts.into_iter().enumerate() {
-        merge.feed(group, held.into_iter().flat_map(|held| held.came.items).collect(), false);
+    let mut pages: Vec<_> = parts.into_iter().map(Vec::into_iter).collect();
+    let mut items = Vec::with_capacity(most);
+    while items.len() < most {
+        match merge.step() {
+            MergeStep::Item(group) => items.push(merge.show(group).to_item()),
+            MergeStep::Fetch(group) => {
+                let page = pages[group].next();
+                let more = page.is_some();
+                merge.feed(group, page.map_or_else(Items::default, |held| held.came.items), more);
+            }
+            MergeStep::End => break,
+        }
     }
-    let items = std::iter::from_fn(|| match merge.step() {
-        MergeStep::Item(item) => Some(item),
-        MergeStep::Fetch(_) | MergeStep::End => None,
-    });
-    items.take(most).collect()
+    items
 }
 
 impl<T: Transport> Client<T> {
@@ -101,7 +108,7 @@ impl<T: Transport> Client<T> {
                 return Err(TOO_MANY);
             }
             let range = match came.items.last().filter(|_| came.more) {
-                Some(last) => of.clone().until(&last.key),
+                Some(last) => of.clone().until(last.key),
                 None => of.clone(),
             };
             rest = came.leave(of);

@@ -28,9 +28,10 @@ use longarm_store::progress::layout::line_at;
 use longarm_wire::{ARENA_REGION, STREAMS_MAX, TreeMoment};
 
 use super::ask::{Asked, Miss, Tries, of_replica};
+use super::items::{Items, ScanItemRef};
 use super::link::ScanLink;
 use super::made::Made;
-use super::page::{Came, FarValue, ScanItem};
+use super::page::{Came, FarValue};
 use super::range::Rest;
 use crate::client::Client;
 use crate::deadline::Deadline;
@@ -54,7 +55,7 @@ const DISTURBED: Miss = Miss::Again("the tree changed meanwhile");
 /// The leaves of a page, and what stands in them.
 #[derive(Default)]
 struct Leaves {
-    items: Vec<ScanItem>,
+    items: Items,
     /// The place of each item.
     entries: Vec<EntryRef>,
     more: bool,
@@ -66,12 +67,14 @@ impl Leaves {
     fn take(&mut self, leaf: &NodeView<'_>, range: &TreeRange<'_>, limit: usize) -> Result<bool, Miss> {
         let slots = range.slots(leaf);
         let (first, count) = (slots.start, slots.len());
+        let mut key = Vec::new();
         for i in (0..count).map(|i| first + if range.reverse { count - 1 - i } else { i }) {
             let record = leaf.record(i).ok_or(DISTURBED)?;
             let Some(entry) = record.entry else { continue };
-            let (mut key, value) = (Vec::new(), Vec::new());
+            key.clear();
             leaf.key(i).append_to(&mut key);
-            self.items.push(ScanItem { key, value, csn: record.csn, expiry: record.expiry });
+            let (csn, expiry) = (record.csn, record.expiry);
+            self.items.push(&ScanItemRef { key: &key, value: &[], csn, expiry });
             self.entries.push(entry);
             if self.items.len() >= limit {
                 self.more = true;
@@ -199,10 +202,10 @@ impl<Q: QueuePair> ScanLink<Q> {
         for (near, places) in near.chunks(VALUES).zip(places.chunks(VALUES)) {
             let landed = self.read_all(places, deadline).map_err(of_replica)?;
             for (i, (&number, place)) in near.iter().zip(places).enumerate() {
-                let item = &mut came.items[number];
+                let item = came.items.get(number).expect("an item of the page");
                 match object::read(self.landed(&landed, i), place.offset, &self.sums) {
                     Ok(found) if found.csn == item.csn && found.key == item.key => {
-                        item.value = found.value.to_vec();
+                        came.items.set_value(number, found.value);
                     }
                     _ => return Err(Miss::Again("a value moved")),
                 }

@@ -74,9 +74,14 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
         loop {
             let view = self.cache.look(leaf, &mut scratch);
             let Range { start: from, end: to } = range.slots(&view);
+            let next = if range.reverse { None } else { view.right() };
             key.clear();
             key.extend_from_slice(view.prefix());
             let mut show = |i: usize| {
+                // A walk that comes so far most often goes on.
+                if let Some(next) = next.filter(|_| i == from.midpoint(to)) {
+                    self.cache.prefetch(next);
+                }
                 let record = record_of(&view, i);
                 let Some(entry) = record.entry else { return ControlFlow::Continue(()) };
                 key.truncate(view.prefix().len());

@@ -288,6 +288,11 @@ impl<'a> ScanAnswer<'a> {
         Ok(ScanAnswer { head, count, keys_only, last, stats, counted, body: fields.0 })
     }
 
+    /// The bytes of its items as they travel.
+    pub fn bytes(&self) -> usize {
+        self.body.len()
+    }
+
     /// Whether it answers a count.
     pub fn is_count(&self) -> bool {
         self.counted
