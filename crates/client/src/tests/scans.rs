@@ -70,6 +70,11 @@ impl Model {
                 // An item that ends may have ended.
                 let sure = had.as_ref().is_none_or(|(_, end)| end.is_none());
                 assert!(!sure || deleted == had.is_some(), "{key:?}");
+                // One that had ended was not deleted: who may show what was just over may show it.
+                if let Some((value, Some(end))) = had.filter(|_| !deleted) {
+                    let surely_gone_from = end.surely_gone_from.min(Instant::now());
+                    self.0.insert(key, (value, Some(End { surely_gone_from, ..end })));
+                }
             }
             3..5 => {
                 let (ttl, sent) = (Duration::from_millis(1 + draw.below(300)), Instant::now());
@@ -100,7 +105,8 @@ impl Model {
         for item in seen.items {
             assert!(before.is_none_or(|before| behind(&item.key, before)), "{:?} is out of order", item.key);
             assert!((drawn.has)(&item.key), "{:?} is out of range", item.key);
-            let (value, end) = self.0.get(&item.key).expect("a key that is there");
+            let known = self.0.get(&item.key);
+            let (value, end) = known.unwrap_or_else(|| panic!("{item:?} was never there, or is deleted"));
             assert!(end.is_none_or(|end| seen.asked < end.surely_gone_from), "{:?} was gone", item.key);
             let wanted = if drawn.keys_only { &[][..] } else { value };
             assert!(item.value == wanted, "{:?} has another value", item.key);
