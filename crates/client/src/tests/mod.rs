@@ -14,6 +14,7 @@ mod packets;
 mod rdma;
 mod reads;
 mod resend;
+mod scan_model;
 mod scans;
 mod scans_of_leaders;
 mod snapshots;

@@ -8,7 +8,8 @@ use longarm_index::hash::SlotKind;
 use longarm_server::{Server, ServerOptions};
 
 use super::group::{BOUND, Three};
-use super::scans::{all_sizes_come_back, are_instants, connect, fixed, says_that_it_is_not_ordered, shows};
+use super::scan_model::shows;
+use super::scans::{all_sizes_come_back, are_instants, connect, fixed, says_that_it_is_not_ordered};
 use super::{client as connect_alone, serve};
 use crate::{Client, Scan};
 
