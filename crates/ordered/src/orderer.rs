@@ -31,6 +31,10 @@ const REST: Duration = Duration::from_millis(100);
 const SHORT: Duration = Duration::from_micros(200);
 /// How long a request is tried.
 const TRIES: Nanos = Nanos::from_millis(20);
+/// How long a tree that outgrew its memory is not begun anew, at first and at most: twice as long each time.
+/// Items may have been deleted meanwhile; to build it takes a core's time.
+const FULL: Nanos = Nanos::from_millis(1_000);
+const FULL_MAX: Nanos = Nanos::from_millis(128_000);
 /// The most requests of one round.
 const ROUND: usize = 32;
 
@@ -87,7 +91,10 @@ pub struct Orderer<Q> {
     lag: u32,
     /// Since when the oldest requests are tried.
     tried: Option<Nanos>,
-    full: bool,
+    /// Until when there is no tree, as it outgrew its memory.
+    full: Option<Nanos>,
+    /// For how long there is none when it outgrows its memory the next time.
+    full_for: Nanos,
     /// The time to the next look.
     every: Duration,
 }
@@ -117,7 +124,8 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
             seen: Nanos(0),
             lag: 0,
             tried: None,
-            full: false,
+            full: None,
+            full_for: FULL,
             every: EVERY,
         }
     }
@@ -164,12 +172,12 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
             }
             Order::Follow { term, streams, connect } => {
                 let next = Following::new(term, streams, Source::Page(self.page.clone()));
-                self.full = false;
+                (self.full, self.full_for) = (None, FULL);
                 self.following = Some(self.resume(next).connect_by(connect));
             }
             Order::Lead { term, streams, progress, stable, followed } => {
                 self.give_up();
-                self.full = false;
+                (self.full, self.full_for) = (None, FULL);
                 let led = Led { term, streams, progress, stable };
                 match followed {
                     true => self.stand_in = Some(StandIn { led, demand: Demand::default() }),
@@ -283,14 +291,15 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
     /// Advances the tree, and answers what can be answered; whether there is more to do at once.
     fn round(&mut self) -> bool {
         self.stand_in();
+        self.full = self.full.filter(|until| now() < *until);
         let asked = self.connections.iter().any(|connection| !connection.wanted.is_empty());
         let advanced = match &self.following {
-            Some(following) if !self.full && !asked && following.is_still(now()) => {
+            Some(following) if self.full.is_none() && !asked && following.is_still(now()) => {
                 self.seen = now();
                 self.every = (2 * self.every).min(EVERY_IDLE);
                 Ok(false)
             }
-            Some(_) if !self.full => self.advance(),
+            Some(_) if self.full.is_none() => self.advance(),
             _ => Err(ScanStatus::Elsewhere),
         };
         let asked = asked || Mutant::ScanOldSample.is_on() && self.hear();
@@ -347,8 +356,10 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
     }
 
     fn overflow(&mut self) -> ScanStatus {
-        (self.log)("the ordered index outgrew its memory: it is given up until there is another leader");
-        self.full = true;
+        let pause = self.full_for.0 / 1_000_000_000;
+        (self.log)(&format!("the ordered index outgrew its memory: it is built anew in {pause} s"));
+        self.full = Some(now() + self.full_for);
+        self.full_for = (self.full_for + self.full_for).min(FULL_MAX);
         // What snapshots keep goes with the tree.
         if let Some(following) = &mut self.following {
             following.begin_anew();
@@ -433,7 +444,7 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
 
     fn refuse_all(&mut self, status: ScanStatus) {
         let term = self.following.as_ref().map_or(Term::ZERO, |following| following.term);
-        let status = if self.full { ScanStatus::Full } else { status };
+        let status = if self.full.is_some() { ScanStatus::Full } else { status };
         for connection in &mut self.connections {
             while let Some(wanted) = connection.wanted.pop_front() {
                 connection.answer(wanted.refused(status, term));
@@ -444,7 +455,7 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
     fn tell(&mut self) {
         let following = self.following.as_ref();
         let stage = match following {
-            _ if self.full => OrderedStage::Full,
+            _ if self.full.is_some() => OrderedStage::Full,
             None => OrderedStage::Resting,
             Some(following) if following.is_ready() => OrderedStage::Ready,
             Some(following) => OrderedStage::Building(following.percent()),
@@ -469,7 +480,7 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
         }
         let time = match &self.following {
             _ if owes || waits => SHORT,
-            Some(_) if !self.full => self.every,
+            Some(_) if self.full.is_none() => self.every,
             _ => REST,
         };
         self.orders.channel().wait(time);

@@ -54,6 +54,8 @@ pub(super) enum Miss {
     Left { why: String, shun: Duration },
     /// The replica has no page now: for so long others are asked.
     PassedOver { why: &'static str, shun: Duration },
+    /// The operation's time was over before the replica answered.
+    Late,
     /// The leader is in trouble.
     Leader(Trouble),
     /// The page does not count: ask again.
@@ -72,6 +74,8 @@ pub(super) struct Tries {
     unordered: bool,
     /// Whether one of them takes scans.
     reached: bool,
+    /// Why the last one had no page that said so.
+    said: Option<&'static str>,
 }
 
 impl<T: Transport> Client<T> {
@@ -370,7 +374,12 @@ impl<T: Transport> Client<T> {
                 self.leave_replica(shun);
                 why
             }
+            Miss::Late => {
+                self.leave_replica(SHUN_LONG);
+                tries.said.unwrap_or(NOT_IN_TIME).into()
+            }
             Miss::PassedOver { why, shun } => {
+                tries.said = Some(why);
                 if let Some(link) = self.scans.links.last() {
                     self.scans.replicas.shun(&link.address, now(), shun);
                 }
@@ -392,6 +401,8 @@ impl<T: Transport> Client<T> {
     }
 }
 
+pub(super) const NOT_IN_TIME: &str = "the replica did not answer in time";
+
 /// The connection over which the page was asked for is gone.
 pub(super) const LEFT: Miss = Miss::Again("the connection to the replica was left");
 
@@ -412,6 +423,7 @@ pub(super) fn left(why: String, shun: Duration) -> Miss {
 pub(super) fn of_replica(trouble: Trouble) -> Miss {
     match trouble {
         Trouble::Broken(why) | Trouble::Lost(why) => left(why, SHUN_BRIEFLY),
-        _ => left("the replica did not answer in time".into(), SHUN_LONG),
+        Trouble::Late => Miss::Late,
+        _ => left(NOT_IN_TIME.into(), SHUN_LONG),
     }
 }

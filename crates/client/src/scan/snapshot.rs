@@ -14,7 +14,7 @@ use longarm_fabric::Transport;
 use longarm_host::now;
 use longarm_wire::{ScanAnswer, ScanKind, ScanRequest, ScanStatus};
 
-use super::ask::{Asked, LEFT, Miss, foul, left};
+use super::ask::{Asked, LEFT, Miss, NOT_IN_TIME, foul, left};
 use super::iter::SnapshotIter;
 use super::made::{Made, Pinned};
 use super::page::Came;
@@ -137,6 +137,7 @@ fn gone(miss: Miss) -> Error {
         Miss::End(error) => error,
         Miss::Unreached(why) | Miss::Left { why, .. } => Error::SnapshotGone(why),
         Miss::PassedOver { why, .. } | Miss::Again(why) => Error::SnapshotGone(why.into()),
+        Miss::Late => Error::SnapshotGone(NOT_IN_TIME.into()),
         Miss::Leader(_) => Error::SnapshotGone("the leader is gone".into()),
     }
 }

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use longarm_base::random::SplitMix64;
 use longarm_fabric::{Address, Any};
 use longarm_index::hash::SlotKind;
 use longarm_server::{Server, ServerOptions};
@@ -11,7 +12,7 @@ use super::group::{BOUND, Three};
 use super::scan_model::shows;
 use super::scans::{all_sizes_come_back, are_instants, connect, fixed, says_that_it_is_not_ordered};
 use super::{client as connect_alone, serve};
-use crate::{Client, Scan};
+use crate::{Client, Error, Scan};
 
 /// A server alone that keeps an ordered index. It serves no sooner than a lease after it started.
 fn alone(change: impl FnOnce(&mut ServerOptions)) -> (Server, Address, Address) {
@@ -102,4 +103,35 @@ fn pages_of_a_server_alone_are_instants() {
         let pager = if pager_over_shm { &shm } else { &tcp };
         are_instants([connect_alone(&shm), connect_alone(&tcp)], connect_alone(pager));
     }
+}
+
+/// Long keys that share nothing take more memory in order than a server has for that.
+#[test]
+fn an_index_that_outgrew_its_memory_comes_back_when_items_are_gone() {
+    let (server, shm, _) = alone(|options| options.memory = 64 << 20);
+    let mut client = connect_alone(&shm);
+    let key = |number: u64| {
+        let mut draw = SplitMix64::new(number);
+        Vec::from_iter((0..127).flat_map(|_| draw.draw().to_le_bytes()))
+    };
+    let stage = || server.stats().ordered.expect("it keeps an index").stage;
+    let begun = Instant::now();
+    let mut keys = 0;
+    while stage() != "full" {
+        client.put(&key(keys), b"").expect("put");
+        keys += 1;
+        assert!(begun.elapsed() < BOUND, "{keys} keys have room");
+    }
+    let timeout = std::mem::replace(&mut client.options.timeout, Duration::from_millis(300));
+    let refused = client.scan_page(&Scan::all(), None).expect_err("there is no index");
+    client.options.timeout = timeout;
+    assert!(matches!(&refused, Error::NoPage(why) if why.contains("no memory")), "{refused}");
+    assert!(client.get(&key(0)).expect("get").is_some(), "nothing else is concerned");
+    (3..keys).for_each(|number| assert!(client.delete(&key(number)).expect("delete")));
+    let begun = Instant::now();
+    while stage() != "ready" {
+        assert!(begun.elapsed() < BOUND, "it does not come back");
+        longarm_host::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(client.count(&Scan::all()).expect("count"), 3);
 }
