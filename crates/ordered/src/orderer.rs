@@ -71,7 +71,7 @@ pub struct Orderer<Q> {
     sums: SumKey,
     options: TreeOptions,
     spin: Nanos,
-    /// Items of pages that were answered since it last looked for more requests.
+    /// Items of the page that was answered last, until it looks for more requests.
     shown: u32,
     log: Arc<dyn Fn(&str) + Send + Sync>,
     orders: Arc<Orders<Q>>,

@@ -401,6 +401,7 @@ impl<T: Transport> Client<T> {
     }
 }
 
+/// What is said of a replica that kept silent.
 pub(super) const NOT_IN_TIME: &str = "the replica did not answer in time";
 
 /// The connection over which the page was asked for is gone.

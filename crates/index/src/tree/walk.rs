@@ -74,7 +74,8 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
         loop {
             let view = self.cache.look(leaf, &mut scratch);
             let Range { start: from, end: to } = range.slots(&view);
-            let next = if range.reverse { None } else { view.right() };
+            let right = if range.reverse { None } else { view.right().zip(view.high()) };
+            let next = right.filter(|(_, high)| range.goes_above(high)).map(|(right, _)| right);
             key.clear();
             key.extend_from_slice(view.prefix());
             let mut show = |i: usize| {
@@ -98,10 +99,8 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
                 leaf = self.find(Target::Below(&fence), 0).end();
             } else {
                 (from..to).try_for_each(&mut show)?;
-                match (view.right(), view.high()) {
-                    (Some(right), Some(high)) if range.goes_above(high) => leaf = right,
-                    _ => return ControlFlow::Continue(()),
-                }
+                let Some(next) = next else { return ControlFlow::Continue(()) };
+                leaf = next;
             }
         }
     }
