@@ -17,7 +17,7 @@ use longarm_wire::{
     ARENA_REGION, Agreed, RING_REGION, Refusal, RefusalCode, SCAN_MESSAGE_MAX, ScanHello, ScanWelcome,
 };
 
-use crate::options::{RING_MAX, ServerOptions};
+use crate::options::{Pages, RING_MAX, ServerOptions};
 use longarm_group::{Log, reject};
 
 /// Bytes of the ring for the requests of one client that scans.
@@ -130,7 +130,9 @@ impl<Q: QueuePair + 'static> PreparedIndex<Q> {
         let group = options.groups.first().expect("an ordered index is a replica's");
         let channel = Channel::new().map_err(|e| StartError::Os("make an event counter", e))?;
         let bytes = (options.memory / TREE_SHARE).next_multiple_of(1 << 20);
-        let tree = RegionOptions { name: "longarm-tree".into(), bytes, backing: Backing::Memory };
+        // A tree is mostly much smaller than what it may take: no pages of the pool are reserved for it.
+        let backing = if options.pages == Pages::Ordinary { Backing::SmallPages } else { Backing::Memory };
+        let tree = RegionOptions { name: "longarm-tree".into(), bytes, backing };
         let tree = Arc::new(Region::create(&tree)?);
         let orders = Arc::new(Orders::new(channel.clone()));
         let door = Arc::new(Door::new(channel));

@@ -184,6 +184,7 @@ impl<M: OwnedWords, A: Ages> Builder<M, A> {
         let mut bytes = vec![0; options.unit.node_bytes(class)];
         let taken = self.owner.places.take(class, level as u8);
         let pointer = taken.ok_or(TreeFull { bytes: bytes_max })?;
+        self.owner.populate();
         let now = &mut self.levels[level];
         let frame = Frame {
             level: level as u8,

@@ -3,8 +3,9 @@
 //!
 //! `layout` freezes the bytes, `record`, `node`, `edit` and `encode` are pure functions of one node, `header`
 //! of the header; `rules` says what an entry does to its key. `owner` has steps of changes, with `places`,
-//! `cache`, `lines`, `path`, `way`, `grow`, `sweep` and `walk`; `build` makes a tree of sorted keys. `reader`
-//! is the one-sided walk as a value, `range` what it and the owner go through, `verify` checks a whole tree.
+//! `huge`, `cache`, `lines`, `path`, `way`, `grow`, `sweep` and `walk`; `build` makes a tree of sorted keys.
+//! `reader` is the one-sided walk as a value, `range` what it and the owner go through, `verify` checks a
+//! whole tree.
 
 mod build;
 mod cache;
@@ -12,6 +13,7 @@ mod edit;
 mod encode;
 mod grow;
 mod header;
+mod huge;
 pub mod layout;
 mod lines;
 mod node;

@@ -19,6 +19,7 @@ use super::cache::Cache;
 use super::edit;
 use super::encode::{Frame, encode};
 use super::header::Header;
+use super::huge::Populated;
 use super::layout::{BLOCK_UNITS, NODES_AT, Pointer, Unit};
 use super::node::{NodeView, SplitKey};
 use super::path::{Path, Target};
@@ -111,6 +112,7 @@ pub struct Swept {
 pub struct Owner<M: OwnedWords, A: Ages> {
     pub(super) cache: Cache<M>,
     pub(super) places: Places,
+    populated: Populated,
     pub(super) ages: A,
     pub(super) options: TreeOptions,
     pub(super) root: Pointer,
@@ -162,6 +164,7 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
         Ok(Owner {
             cache: Cache::new(memory, sums, unit, incarnation, [options.leaves_kept, options.inner_kept]),
             places,
+            populated: Populated::default(),
             ages,
             options,
             root: Pointer { unit: 0, class: 0, level: 0, generation: 0 },
@@ -240,6 +243,7 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
         debug_assert!(self.root.at(self.options.unit) < from, "a cleared region begins with its first block");
         if end > from {
             self.memory().discard(from, end - from);
+            self.populated = Populated::default();
         }
     }
 
@@ -252,6 +256,12 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
         self.forget_ways();
         self.stable = Csn::NONE;
         self.cursor.clear();
+    }
+
+    /// Takes memory for the nodes that come next.
+    pub(super) fn populate(&mut self) {
+        let end = self.places.top() * self.options.unit.bytes();
+        self.populated.reach(self.cache.memory(), end);
     }
 
     /// Way to a node.
@@ -342,6 +352,7 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
     pub(super) fn publish(&mut self, standing: &Standing<'_>) {
         assert!(standing.applied.len() <= TREE_STREAMS_MAX, "{} streams", standing.applied.len());
         assert!(standing.stable >= self.stable, "the stable point goes back");
+        self.populate();
         self.step += 1;
         self.stable = standing.stable;
         self.cache.flush(self.step);
