@@ -22,6 +22,7 @@ mod journal;
 mod mapped;
 #[cfg(feature = "recycle")]
 mod marks;
+mod prefetch;
 mod region;
 mod words;
 
@@ -32,6 +33,7 @@ pub use journal::{Cut, Journal, JournalPart};
 #[cfg(feature = "recycle")]
 pub use mapped::recycle::recycling;
 pub use mapped::{HUGE_PAGE, Mapped, ReadOnly};
+pub use prefetch::prefetch;
 pub use region::{Backing, Region, RegionError, RegionOptions};
 pub use words::{OwnedWords, Words};
 

@@ -18,6 +18,7 @@ use rustix::io::Errno;
 
 #[cfg(feature = "recycle")]
 use crate::marks::{PAGE, WrittenPages};
+use crate::prefetch::prefetch_at;
 use crate::words::{OwnedWords, Words};
 
 /// Copies of at least this many bytes use the CPU's string copy; shorter ones go word by word.
@@ -297,12 +298,7 @@ impl Mapping {
     #[inline(always)]
     fn prefetch(&self, at: u64) {
         if at < self.len as u64 {
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: a prefetch never faults, and the address is inside the mapping.
-            unsafe {
-                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-                _mm_prefetch(self.base.add(at as usize) as *const i8, _MM_HINT_T0);
-            }
+            prefetch_at(self.base.wrapping_add(at as usize));
         }
     }
 }

@@ -15,14 +15,19 @@ use longarm_store::{Settled, survey};
 
 use crate::arena::{EntryName, OwnArena, Seen};
 use crate::build::{Build, Tree, Uses};
+use crate::conflicts::Conflicts;
 use crate::feed::{Feed, Gap};
 use crate::leader::{Connector, Gone, LANDING, Leader};
 use crate::order::StableOf;
-use crate::rank::{Ranked, rank};
+use crate::rank::{Ranked, in_order, rank};
 use crate::snapshot::Snapshots;
 
 /// The most entries that are taken in one step.
 pub(crate) const STEP: usize = 4096;
+/// While nobody scans, entries wait until there are so many, or the first has waited for so long: the more of
+/// them go into the tree at once, in the order of their keys, the less each costs.
+const HELD: usize = 32_768;
+const HELD_FOR: Nanos = Nanos::from_millis(100);
 /// Entries of a stream that are asked for before they are looked at.
 const AHEAD: u64 = 8;
 /// Leaves that a step looks over for markers that are not needed any more.
@@ -116,6 +121,14 @@ pub(crate) struct Taken {
     ranks: Vec<Ranked>,
 }
 
+/// A look at what the leader has applied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    pub now: Nanos,
+    /// Somebody waits for the tree, or is about to ask for it.
+    pub wanted: bool,
+}
+
 /// A term that is followed.
 pub(crate) struct Following<Q> {
     pub term: Term,
@@ -135,6 +148,8 @@ pub(crate) struct Following<Q> {
     /// A stable point that was seen before a sample, and what was applied by that.
     stable: Option<(Csn, Vec<u64>)>,
     taken: Taken,
+    /// Since when the first of the entries that were taken waits to go into the tree.
+    held: Option<Nanos>,
     bytes: Vec<u8>,
 }
 
@@ -155,6 +170,7 @@ impl<Q: QueuePair> Following<Q> {
             told: None,
             stable: None,
             taken: Taken::default(),
+            held: None,
             bytes: Vec::new(),
         }
     }
@@ -193,7 +209,8 @@ impl<Q: QueuePair> Following<Q> {
     /// Entries that were applied at the last sample and are not in the tree.
     pub fn lag(&self) -> u64 {
         let taken = self.feed.taken();
-        self.sample.iter().zip(taken).map(|(marks, taken)| marks.applied.saturating_sub(taken)).sum()
+        let behind = self.sample.iter().zip(taken).map(|(marks, taken)| marks.applied.saturating_sub(taken));
+        behind.sum::<u64>() + self.taken.entries.len() as u64
     }
 
     /// Whether a look would find nothing: all that was written by the last one is in the tree, and since then
@@ -201,7 +218,8 @@ impl<Q: QueuePair> Following<Q> {
     /// this is never so for long.
     pub fn is_still(&self, now: Nanos) -> bool {
         let taken = self.feed.taken();
-        let all = self.sample.iter().zip(taken).all(|(marks, taken)| marks.written == taken);
+        let all = self.taken.entries.is_empty()
+            && self.sample.iter().zip(taken).all(|(marks, taken)| marks.written == taken);
         let told = self.told.is_some() && self.told == self.source.told(self.feed.streams());
         self.is_ready() && self.leader.is_some() && all && told && now.since(self.looked) < UNTOLD
     }
@@ -217,7 +235,8 @@ impl<Q: QueuePair> Following<Q> {
         tree: &mut Tree,
         arena: &mut OwnArena,
     ) -> Following<Q> {
-        if !self.is_ready() || !self.taken.entries.is_empty() {
+        let held = !self.taken.entries.is_empty();
+        if !self.is_ready() || held && self.step(tree, arena, tree.stable()).is_err() {
             return next;
         }
         let Some(taken) = self.tail(cuts, arena) else { return next };
@@ -265,7 +284,7 @@ impl<Q: QueuePair> Following<Q> {
     /// Begins anew: there was a gap, or the tree outgrew its memory.
     pub fn begin_anew(&mut self) {
         self.feed = Feed::new(&vec![0; self.feed.streams()]);
-        (self.stage, self.stable) = (Stage::Begun, None);
+        (self.stage, self.stable, self.held) = (Stage::Begun, None, None);
         (self.taken, self.snapshots) = Default::default();
     }
 
@@ -323,18 +342,20 @@ impl<Q: QueuePair> Following<Q> {
         found.is_ok_and(|found| self.feed.recall(gap.stream, &found.streams[gap.stream].tail))
     }
 
-    /// Takes entries that the last sample found applied, as far as they are here; whether all were.
+    /// Takes entries that the last sample found applied, as far as they are here, and not many more than are
+    /// taken in one step; whether all were.
     fn take(&mut self, arena: &mut OwnArena, now: Nanos) -> Result<bool, Trouble> {
         let mut all = true;
         // Of a tombstone that was reclaimed before it was looked at the copy may be all that is left.
         let is_right = self.is_ready();
+        let most = self.taken.entries.len() + STEP;
         for stream in 0..self.feed.streams() {
             let applied = match Mutant::TreeByFloor.is_on() {
                 true => self.source.floor(stream),
                 false => self.sample[stream].applied,
             };
             loop {
-                if self.taken.entries.len() >= STEP && !self.is_busy() {
+                if self.taken.entries.len() >= most && !self.is_busy() {
                     return Ok(false);
                 }
                 let Some(next) = self.feed.ahead(stream, 0).filter(|next| next.position < applied) else {
@@ -367,13 +388,15 @@ impl<Q: QueuePair> Following<Q> {
         Ok(all)
     }
 
-    /// Takes what is new since the last look, and builds the tree if there is none yet.
+    /// Takes what is new since the last look, and builds the tree if there is none yet. What was taken may
+    /// wait before it goes into the tree, unless that is wanted. Returns how many entries a tree that is
+    /// there was given to take.
     pub fn advance(
         &mut self,
         tree: &mut Option<Tree>,
         arena: &mut OwnArena,
         draw: &mut dyn FnMut() -> u64,
-        now: Nanos,
+        Look { now, wanted }: Look,
     ) -> Result<u64, Trouble> {
         // Before the sample: see `StreamMarks`, and decision 30 on markers.
         let stable = self.source.stable();
@@ -388,6 +411,7 @@ impl<Q: QueuePair> Following<Q> {
             self.stable = Some((stable, self.sample.iter().map(|marks| marks.applied).collect()));
         }
         self.learn(arena)?;
+        let before = self.taken.entries.len();
         let all = self.take(arena, now)?;
         match std::mem::replace(&mut self.stage, Stage::Begun) {
             Stage::Begun => unreachable!("it has begun"),
@@ -408,7 +432,11 @@ impl<Q: QueuePair> Following<Q> {
             }
             stage @ (Stage::Settling(_) | Stage::Ready) => {
                 self.stage = stage;
-                self.publish(tree.as_mut().expect("a tree was built"), arena, all)
+                let new = self.taken.entries.len() - before;
+                if wanted || !self.may_wait(now) {
+                    self.publish(tree.as_mut().expect("a tree was built"), arena, all)?;
+                }
+                Ok(new as u64)
             }
         }
     }
@@ -475,9 +503,18 @@ impl<Q: QueuePair> Following<Q> {
         Ok(())
     }
 
-    /// Puts what was taken into the tree, as one step; returns how many entries. `all`: it is all that was
-    /// applied by the last sample.
-    fn publish(&mut self, tree: &mut Tree, arena: &OwnArena, all: bool) -> Result<u64, Trouble> {
+    /// Whether what was taken may wait for more, while nobody wants it in the tree. A snapshot copies what a
+    /// key was as the key changes in the tree: for that the old entry must still be there.
+    fn may_wait(&mut self, now: Nanos) -> bool {
+        let count = self.taken.entries.len();
+        if !self.is_ready() || count == 0 || count >= HELD || !self.snapshots.is_empty() {
+            return false;
+        }
+        now.since(*self.held.get_or_insert(now)) < HELD_FOR
+    }
+
+    /// Puts what was taken into the tree, as one step. `all`: it is all that was applied by the last sample.
+    fn publish(&mut self, tree: &mut Tree, arena: &OwnArena, all: bool) -> Result<(), Trouble> {
         let taken = self.feed.taken();
         let reached = |at: &[u64]| at.iter().zip(&taken).all(|(at, taken)| taken >= at);
         if let Stage::Settling(until) = &self.stage
@@ -489,15 +526,15 @@ impl<Q: QueuePair> Following<Q> {
         if let Some((seen, _)) = self.stable.take_if(|(_, applied)| is_right && (all || reached(applied))) {
             stable = stable.max(seen);
         }
-        let count = self.taken.entries.len() as u64;
-        if count > 0 || stable != tree.stable() {
+        if !self.taken.entries.is_empty() || stable != tree.stable() {
             self.step(tree, arena, stable)?;
         }
-        Ok(count)
+        Ok(())
     }
 
     /// Makes a step of what was taken, in the order of keys and versions.
     fn step(&mut self, tree: &mut Tree, arena: &OwnArena, stable: Csn) -> Result<(), TreeFull> {
+        self.held = None;
         let Taken { entries, keys, ranks } = &mut self.taken;
         rank(entries, keys, ranks);
         if !self.snapshots.is_empty() {
@@ -505,7 +542,7 @@ impl<Q: QueuePair> Following<Q> {
         }
         let sweeps = tree.counts().markers > 0;
         let mut step = tree.begin();
-        step.apply_all(ranks.iter().map(|ranked| entries[ranked.number()].tree_entry(keys)))?;
+        step.apply_all(in_order(ranks, entries).map(|seen| seen.tree_entry(keys)))?;
         if sweeps {
             step.sweep(SWEEP);
         }
@@ -524,6 +561,11 @@ impl<Q: QueuePair> Following<Q> {
         let (mut keys, mut changed) = (Vec::new(), Vec::new());
         if Mutant::ScanNoWindow.is_on() {
             return Ok(Conflicts::Keys { keys, changed });
+        }
+        for held in self.taken.entries.iter().filter(|held| held.shows()) {
+            let from = keys.len();
+            keys.extend_from_slice(held.key(&self.taken.keys));
+            changed.push((from, keys.len() - from));
         }
         for stream in 0..self.feed.streams() {
             let committed = match Mutant::ScanAppliedBound.is_on() {
@@ -548,25 +590,5 @@ impl<Q: QueuePair> Following<Q> {
             }
         }
         Ok(Conflicts::Keys { keys, changed })
-    }
-}
-
-/// The keys that may have changed since the tree's vector.
-pub(crate) enum Conflicts {
-    /// An entry is not here: it may be of any key.
-    Any,
-    /// These: ranges of a buffer.
-    Keys { keys: Vec<u8>, changed: Vec<(usize, usize)> },
-}
-
-impl Conflicts {
-    /// Whether one of the keys is among those of which `speaks_of` is true.
-    pub fn any(&self, speaks_of: impl Fn(&[u8]) -> bool) -> bool {
-        match self {
-            Conflicts::Any => true,
-            Conflicts::Keys { keys, changed } => {
-                changed.iter().any(|&(at, len)| speaks_of(&keys[at..at + len]))
-            }
-        }
     }
 }

@@ -8,8 +8,8 @@
 //! - `order`: what the replica tells the orderer: whom to follow, and when to stop.
 //! - `leader`: the way to the leader's words. `feed`: which entries come next, as a value.
 //! - `arena`: entries in the replica's own arena. `rank`: their order. `build`: a tree of all of them.
-//! - `following`: one term: building, following, the tree's state. `page`: a page, and what conflicts with
-//!   it.
+//! - `following`: one term: building, following, the tree's state. `page`: a page. `conflicts`: what may have
+//!   changed before it is shown.
 //! - `snapshot`: moments of the tree that are kept for pages to come.
 //! - `stand_in`: when a leader that has followers keeps a tree.
 //! - `door`: the connections of clients that scan. `orderer`: the thread.
@@ -17,6 +17,7 @@
 
 mod arena;
 mod build;
+mod conflicts;
 mod door;
 mod feed;
 mod following;

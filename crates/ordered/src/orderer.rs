@@ -14,17 +14,22 @@ use longarm_wire::{OrderedStage, OrderedStats, ScanHead, ScanKind, ScanStatus, p
 use crate::arena::OwnArena;
 use crate::build::Tree;
 use crate::door::{Door, ScanConnection};
-use crate::following::{Following, STEP, Source, Trouble};
+use crate::following::{Following, Look, STEP, Source, Trouble};
 use crate::order::{Kept, Order, Orders};
 use crate::page::{Made, NotMade, Sources, Wanted};
 use crate::stand_in::{Demand, Led, StandIn};
 
-/// The time between two looks at the leader's words while nobody scans: as long as they bring something, and
-/// doubled up to the longer one while they do not. While heartbeats tell of nothing the page alone is looked
-/// at. A leader reuses the memory of an entry that was replaced
-/// at once no sooner than after a lease and the longest READ, which is longer by default.
+/// The time between two looks at the leader's words while no request waits: as long as they bring something,
+/// and doubled up to the longest one while they do not. While heartbeats tell of nothing the page alone is
+/// looked at. A leader reuses the memory of an entry that was replaced at once no sooner than after a lease
+/// and the longest READ, which is longer by default.
 const EVERY: Duration = Duration::from_millis(5);
+/// The same where nobody has scanned of late. The thread that sleeps for longer interrupts others less often.
+const EVERY_UNASKED: Duration = Duration::from_millis(15);
 const EVERY_IDLE: Duration = Duration::from_millis(40);
+/// For how long after a request the tree takes what is new at each look, as the next request may come at any
+/// moment.
+const SCANNED: Nanos = Nanos::from_millis(1_000);
 /// The sleep while nobody is followed.
 const REST: Duration = Duration::from_millis(100);
 /// The sleep while requests wait for entries to land, or answers for room.
@@ -89,6 +94,8 @@ pub struct Orderer<Q> {
     /// When the leader's words were last seen, and in microseconds how long before the look of this round.
     seen: Nanos,
     lag: u32,
+    /// When a request was last to be answered.
+    asked: Option<Nanos>,
     /// Since when the oldest requests are tried.
     tried: Option<Nanos>,
     /// Until when there is no tree, as it outgrew its memory.
@@ -123,6 +130,7 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
             paused: None,
             seen: Nanos(0),
             lag: 0,
+            asked: None,
             tried: None,
             full: None,
             full_for: FULL,
@@ -293,6 +301,9 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
         self.stand_in();
         self.full = self.full.filter(|until| now() < *until);
         let asked = self.connections.iter().any(|connection| !connection.wanted.is_empty());
+        if asked {
+            self.asked = Some(now());
+        }
         let advanced = match &self.following {
             Some(following) if self.full.is_none() && !asked && following.is_still(now()) => {
                 self.seen = now();
@@ -320,18 +331,22 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
     /// Brings the tree to what the leader has applied; whether there is more to do at once.
     fn advance(&mut self) -> Result<bool, ScanStatus> {
         let now = now();
+        let wanted = self.asked.is_some_and(|asked| now.since(asked) < SCANNED);
         if self.plant().is_err() {
             return Err(self.overflow());
         }
         let following = self.following.as_mut().expect("asked for");
         let was_ready = following.is_ready();
-        match following.advance(&mut self.tree, &mut self.arena, &mut draw, now) {
+        match following.advance(&mut self.tree, &mut self.arena, &mut draw, Look { now, wanted }) {
             Ok(entries) => {
                 self.lag = (now.since(self.seen).0 / 1000).min(u64::from(u32::MAX)) as u32;
                 self.seen = now;
                 self.told.entries += entries;
-                let idle = entries == 0 && following.is_ready();
-                self.every = if idle { (2 * self.every).min(EVERY_IDLE) } else { EVERY };
+                self.every = match following.is_ready() {
+                    true if entries == 0 => (2 * self.every).min(EVERY_IDLE),
+                    true if !wanted => EVERY_UNASKED,
+                    _ => EVERY,
+                };
                 if following.is_ready() && !was_ready {
                     self.told.builds += 1;
                 }

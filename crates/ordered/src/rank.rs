@@ -1,8 +1,12 @@
 //! Entries in the order in which a tree takes them: that of keys and, of one key, of versions and ages.
 
 use longarm_index::tree::SplitKey;
+use longarm_memory::prefetch;
 
 use crate::arena::Seen;
+
+/// Entries between the one that is asked for and the one that is needed.
+const AHEAD: usize = 8;
 
 /// An entry by its number, and the first bytes of its key behind what all keys begin with: most pairs of
 /// entries are in order by that alone.
@@ -43,6 +47,19 @@ pub(crate) fn rank(entries: &[Seen], keys: &[u8], ranks: &mut Vec<Ranked>) {
         };
         a.head.cmp(&b.head).then_with(|| rest(a).cmp(&rest(b)))
     });
+}
+
+/// The entries in this order. They lie in another one, so each is asked for before it is needed.
+pub(crate) fn in_order<'s>(
+    ranks: &'s [Ranked],
+    entries: &'s [Seen],
+) -> impl Iterator<Item = &'s Seen> + Clone + use<'s> {
+    ranks.iter().enumerate().map(move |(at, ranked)| {
+        if let Some(later) = ranks.get(at + AHEAD) {
+            prefetch(&entries[later.number()]);
+        }
+        &entries[ranked.number()]
+    })
 }
 
 /// The first eight bytes as a number that is ordered as they are; zeroes behind a shorter key.

@@ -2,6 +2,7 @@
 //! applied between the moments at which a page is made and looked over, a page that is shown is what readers
 //! of the engine find.
 
+mod held;
 mod orders;
 
 use std::collections::BTreeMap;
@@ -23,12 +24,14 @@ use proptest::prelude::*;
 
 use crate::arena::OwnArena;
 use crate::build::{Build, Tree, Uses};
-use crate::following::{Following, Source, Trouble};
+use crate::following::{Following, Look, Source, Trouble};
 use crate::page::{Made, NotMade, Sources, Wanted};
 
 const TERM: Term = Term::new(3, ReplicaId(1));
 const KEYS: u8 = 9;
 const LIMIT: u64 = 8 << 20;
+/// Why a look finds all.
+const HERE: &str = "nothing is freed, and all is here";
 
 /// What happens. The streams are the two of an engine with one worker.
 #[derive(Clone, Debug)]
@@ -53,6 +56,8 @@ enum Act {
     },
     /// The orderer takes what is new.
     Advance,
+    /// The same while nobody scans: what is taken may wait.
+    Glance,
     /// The orderer makes a page; so many acts later it looks whether the page may be shown.
     Page {
         from: u8,
@@ -84,6 +89,7 @@ fn act() -> impl Strategy<Value = Act> {
         4 => (stream(), 1u64..4).prop_map(|(stream, more)| Act::Commit { stream, more }),
         4 => stream().prop_map(|stream| Act::Apply { stream }),
         2 => Just(Act::Advance),
+        2 => Just(Act::Glance),
         4 => (key(), key(), any::<bool>(), 1u32..6, 0usize..4).prop_map(|(a, b, reverse, limit, acts)| {
             Act::Page { from: a.min(b), to: a.max(b), reverse, limit, acts }
         }),
@@ -180,6 +186,7 @@ impl World {
             }
             Act::Apply { stream } => _ = self.engine.apply_committed(&mut self.contexts[stream], TIMES),
             Act::Advance => self.advance(),
+            Act::Glance => _ = self.try_look(false).expect(HERE),
             Act::Page { from, to, reverse, limit, acts } => self.make(from, to, reverse, limit, acts),
             Act::Snapshot { from, to, acts } => self.make_snapshot(from, to, acts),
             Act::SnapshotPage { number, reverse, limit, count } => {
@@ -189,14 +196,19 @@ impl World {
     }
 
     fn advance(&mut self) {
-        self.try_advance().expect("nothing is freed, and all is here");
+        self.try_advance().expect(HERE);
+    }
+
+    fn try_advance(&mut self) -> Result<u64, Trouble> {
+        self.try_look(true)
     }
 
     /// A millisecond later than the last time.
-    fn try_advance(&mut self) -> Result<u64, Trouble> {
+    fn try_look(&mut self, wanted: bool) -> Result<u64, Trouble> {
         self.drawn += 1;
-        let drawn = self.drawn;
-        self.following.advance(&mut self.tree, &mut self.arena, &mut || drawn, Nanos::from_millis(drawn))
+        let (drawn, now) = (self.drawn, Nanos::from_millis(self.drawn));
+        let look = Look { now, wanted };
+        self.following.advance(&mut self.tree, &mut self.arena, &mut || drawn, look)
     }
 
     /// Writes a key, which is there at once.
