@@ -192,7 +192,7 @@ impl Settled {
 
     /// Looks a little further, at about so many bytes of the arena, in sync with the leader of `term`.
     /// `floors` says how many positions of each stream are known to be here; each floor only grows within a
-    /// term.
+    /// term. `true` if it came round all segments: until a floor grows, hardly more is to be seen.
     pub fn look(
         &mut self,
         arena: ArenaView<'_>,
@@ -200,8 +200,8 @@ impl Settled {
         floors: &[u64],
         mut bytes: u64,
         watch: &mut impl SettledWatcher,
-    ) {
-        let Ok(geometry) = ArenaGeometry::read(arena.memory, arena.sums) else { return };
+    ) -> bool {
+        let Ok(geometry) = ArenaGeometry::read(arena.memory, arena.sums) else { return false };
         self.go_on(term);
         if self.uses.len() != geometry.segments as usize {
             self.uses = vec![Use::NONE; geometry.segments as usize];
@@ -210,13 +210,14 @@ impl Settled {
         for _ in geometry.table..geometry.segments {
             bytes = bytes.saturating_sub(VISIT);
             if !self.look_at(arena, floors, &mut bytes, watch) {
-                return;
+                return false;
             }
             self.next += 1;
             if self.next == geometry.segments {
                 self.next = geometry.table;
             }
         }
+        true
     }
 
     /// Looks at the next segment; `false` if the bytes were used up first.

@@ -123,12 +123,12 @@ impl<M: OwnedWords + Clone + 'static> Standby<M> {
 impl<M: OwnedWords + Clone> Standby<M> {
     /// Looks a little further; see [`Settled::look`]. First the index takes its memory, which is to be in
     /// huge pages.
-    pub fn look(&mut self, sums: &SumKey, term: Term, floors: &[u64], bytes: u64) {
+    pub fn look(&mut self, sums: &SumKey, term: Term, floors: &[u64], bytes: u64) -> bool {
         if self.built.index.populate_some() {
-            return;
+            return false;
         }
         let memory = self.built.arena.memory.clone();
-        self.settled.look(ArenaView { memory: &memory, sums }, term, floors, bytes, &mut self.built);
+        self.settled.look(ArenaView { memory: &memory, sums }, term, floors, bytes, &mut self.built)
     }
 
     /// Has one more block of the arena stand in a huge page. `true` if that took some time.

@@ -13,6 +13,8 @@ use crate::common::KeepUp;
 /// The shortest time between two looks, and how much of a longer time a look makes up for at most.
 const EVERY: Nanos = Nanos::from_millis(5);
 const MISSED: Nanos = Nanos::from_millis(20);
+/// The time between two looks while nothing is written and all was looked at.
+const RESTED: Nanos = Nanos::from_millis(40);
 /// The number of bytes that a follower looks at in a second, about: half a hundredth of a core's time.
 const RATE: u64 = 3 << 20;
 /// By how much that rate is multiplied while little is written, or a core is idle: up to a quarter of a
@@ -29,6 +31,8 @@ pub(super) struct Pace {
     keep_up: KeepUp,
     /// When the follower looked last; in the future, if it is to wait for longer.
     at: Nanos,
+    /// How much was written by the last look, if that came to the end of all there was.
+    all: Option<u64>,
     window: WriteWindow,
     /// How long the machine's cores together had been idle when the window began.
     idle: Option<Nanos>,
@@ -43,6 +47,7 @@ impl Pace {
         Pace {
             keep_up,
             at: Nanos::default(),
+            all: None,
             window: WriteWindow::default(),
             idle: None,
             hurries: keep_up == KeepUp::Always,
@@ -52,6 +57,16 @@ impl Pace {
     /// Whether it is time to look.
     pub fn is_due(&self, now: Nanos) -> bool {
         now.since(self.at) >= EVERY
+    }
+
+    /// Whether a look that is due would find nothing and may wait: of what is written all was looked at.
+    pub fn may_rest(&self, now: Nanos, written: u64) -> bool {
+        self.all == Some(written) && now.since(self.at) < RESTED
+    }
+
+    /// Notes a look at this much written; `all`: it came to the end of it.
+    pub fn looked(&mut self, all: bool, written: u64) {
+        self.all = all.then_some(written);
     }
 
     /// The number of bytes to look at now. `written` is how many positions of all streams together are known
@@ -120,6 +135,19 @@ mod tests {
     fn it_hurries_always_if_that_is_wanted() {
         let (mut pace, mut written) = (Pace::new(KeepUp::Always), 0);
         assert_eq!(looks(&mut pace, &mut written, 100, 3_000), 100 * (HURRY * RATE / 100));
+    }
+
+    #[test]
+    fn it_rests_where_all_was_looked_at_until_more_is_written() {
+        let mut pace = Pace::new(KeepUp::WhileIdle);
+        let now = pace.at + Nanos::from_millis(500);
+        assert!(!pace.may_rest(now, 0), "it has not looked yet");
+        pace.step(now, 7, || None);
+        pace.looked(true, 7);
+        let (soon, later) = (now + EVERY, now + RESTED);
+        assert!(pace.may_rest(soon, 7) && !pace.may_rest(soon, 8) && !pace.may_rest(later, 7));
+        pace.looked(false, 7);
+        assert!(!pace.may_rest(soon, 7), "there was more");
     }
 
     #[test]

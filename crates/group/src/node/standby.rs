@@ -28,7 +28,11 @@ impl<T: Transport> Node<T> {
             return;
         }
         let floors = self.floors();
-        let bytes = self.standby.pace.step(now, floors.iter().sum(), idle);
+        let written = floors.iter().sum();
+        if self.standby.pace.may_rest(now, written) {
+            return;
+        }
+        let bytes = self.standby.pace.step(now, written, idle);
         let told = self.page.memory().load(page::ITEMS);
         let outgrown = self.standby.index.as_ref().and_then(|standby| standby.outgrown(told));
         // If there was no memory for as many, it is not begun for them again and again.
@@ -43,11 +47,12 @@ impl<T: Transport> Node<T> {
         match &mut self.standby.index {
             Some(standby) => {
                 standby.forget_aged(aged);
-                standby.look(&self.arena.sums, sync, &floors, bytes);
+                let all = standby.look(&self.arena.sums, sync, &floors, bytes);
+                self.standby.pace.looked(all, written);
                 let begun = longarm_host::now();
-                let written = floors.iter().sum();
                 if self.standby.huge.is_due(begun, written) && standby.populate_arena(&self.arena.sums) {
                     self.standby.huge.took(begun, longarm_host::now());
+                    self.standby.pace.looked(false, written);
                 }
             }
             None => self.standby.pace.wait(now + AGAIN),
