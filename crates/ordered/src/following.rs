@@ -526,7 +526,8 @@ impl<Q: QueuePair> Following<Q> {
         if let Some((seen, _)) = self.stable.take_if(|(_, applied)| is_right && (all || reached(applied))) {
             stable = stable.max(seen);
         }
-        if !self.taken.entries.is_empty() || stable != tree.stable() {
+        // Of entries that change nothing clients want to know as well: these are committed, too.
+        if !self.taken.entries.is_empty() || stable != tree.stable() || taken != tree.applied() {
             self.step(tree, arena, stable)?;
         }
         Ok(())

@@ -4,6 +4,7 @@
 
 mod held;
 mod orders;
+mod outcomes;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

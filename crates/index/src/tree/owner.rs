@@ -121,6 +121,8 @@ pub struct Owner<M: OwnedWords, A: Ages> {
     /// The last step that was published.
     pub(super) step: u64,
     pub(super) stable: Csn,
+    /// The positions with which that step was published.
+    applied: Vec<u64>,
     /// Way to the leaf that was looked for last.
     way: Way,
     /// Leaf of the last entry: what the step changed there is not stored yet.
@@ -172,6 +174,7 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
             markers: 0,
             step: 0,
             stable: Csn::NONE,
+            applied: Vec::new(),
             way: Way::NONE,
             open: None,
             next: VecDeque::with_capacity(AHEAD),
@@ -218,6 +221,11 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
     /// All writes up to this csn are in the tree, as was published last.
     pub fn stable(&self) -> Csn {
         self.stable
+    }
+
+    /// Of each stream, up to which position all entries are in the tree, as was published last.
+    pub fn applied(&self) -> &[u64] {
+        &self.applied
     }
 
     /// Takes the tree from the sight of readers until the next step is published: it is out of date, and
@@ -355,6 +363,8 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
         self.populate();
         self.step += 1;
         self.stable = standing.stable;
+        self.applied.clear();
+        self.applied.extend_from_slice(standing.applied);
         self.cache.flush(self.step);
         self.cache.bury_leaves(self.step);
         let header = Header {
