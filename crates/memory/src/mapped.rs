@@ -226,7 +226,7 @@ impl Mapping {
             }
             return zero(to..at + len);
         }
-        // Relaxed: set before the NIC learns of the pages, by the thread that tells it.
+        // Relaxed: set before the NIC learns of the pages, and before another thread has the memory (`pin`).
         if self.pinned.load(Ordering::Relaxed) {
             zero(from..to);
         } else if from < to {
@@ -395,9 +395,11 @@ impl Mapped {
     }
 
     /// From now on the memory keeps its pages, because a NIC is about to know them: what is discarded is only
-    /// zeroed. (Pages given back would be replaced by others for us, and stay with the NIC.)
+    /// zeroed. (Pages given back would be replaced by others for us, and stay with the NIC.) Memory that
+    /// another thread discards is pinned before that thread has it.
     pub fn pin(&self) {
-        // Relaxed: the owner's own discards come after; they are its own thread's, or ordered by its locks.
+        // Relaxed: discards come after. They are this thread's, or those of threads that were handed the
+        // memory since then.
         self.0.pinned.store(true, Ordering::Relaxed);
     }
 

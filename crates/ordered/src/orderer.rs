@@ -205,8 +205,7 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
 
     /// Gives the tree's memory back.
     fn uproot(&mut self) {
-        self.tree = None;
-        self.memory.discard(0, self.memory.bytes());
+        self.tree.take().into_iter().for_each(Tree::end);
     }
 
     /// Follows the term of `next` from where the tree is, if the tree is still good for that.
@@ -379,7 +378,11 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
         if let Some(following) = &mut self.following {
             following.begin_anew();
         }
-        self.uproot();
+        match self.tree {
+            Some(_) => self.uproot(),
+            // It was lost while it was built, and all of its memory was used by then.
+            None => self.memory.discard(0, self.memory.bytes()),
+        }
         ScanStatus::Full
     }
 

@@ -255,6 +255,12 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
         }
     }
 
+    /// Ends the tree: its memory is zeroed again, and goes back to the system. What it never used is left
+    /// alone, since a NIC may know all of the region: there zeroes are written, and that takes its time.
+    pub fn end(self) {
+        self.memory().discard(0, self.places.top() * self.options.unit.bytes());
+    }
+
     /// Gives up all nodes.
     pub(super) fn clear(&mut self, incarnation: u64) {
         self.cache.clear();

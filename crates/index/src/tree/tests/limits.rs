@@ -134,6 +134,25 @@ fn a_tree_is_emptied_and_built_anew_under_another_incarnation() {
     assert!(bed.header().step > old.step + 300);
 }
 
+#[test]
+fn a_tree_that_ends_leaves_zeroes_and_the_rest_of_its_memory_alone() {
+    for pinned in [false, true] {
+        let memory = region(4 << 20);
+        if pinned {
+            memory.pin();
+        }
+        let mut bed = bed(memory, SMALL);
+        (0..300).for_each(|i| _ = bed.put(&[&name(i)]));
+        let (header, last) = (bed.header(), bed.memory.bytes() - 8);
+        let used = header.top * header.unit.bytes();
+        assert!(used < 1 << 20, "{used} bytes are little");
+        bed.memory.store(last, 1);
+        bed.owner.end();
+        assert!((0..used).step_by(8).all(|at| bed.memory.load(at) == 0));
+        assert_eq!(bed.memory.load(last), 1, "what was not used is not touched");
+    }
+}
+
 /// More changed nodes than a step keeps to itself: what is stored before its end is not seen before its end.
 #[test]
 fn a_step_of_very_many_entries_is_still_one() {
