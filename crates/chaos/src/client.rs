@@ -74,6 +74,8 @@ pub struct Notes {
     pub counts: Vec<Count>,
     /// The number of pages of scans among the operations.
     pub pages: u32,
+    /// The number of these that a client made alone.
+    pub walks: u32,
     /// The number of operations without an effect and without an answer.
     pub refused: u64,
 }

@@ -37,6 +37,7 @@ impl Worker {
         let scan = Scan::range(names.numbered(low)..names.numbered(high)).limit(limit);
         let scan = if direction == Direction::Descending { scan.reverse() } else { scan };
         let scan = if keys_only { scan.keys_only() } else { scan };
+        let walks = work.client.counters().walks;
         let call = now();
         let shown = work.client.scan_page(&scan, None);
         let end = now();
@@ -54,6 +55,7 @@ impl Worker {
         let limit = limit as usize;
         let page = Page { client, scan, low, high, direction, limit, more, items, call, end };
         work.notes.pages += 1;
+        work.notes.walks += u32::from(work.client.counters().walks > walks);
         work.notes.history.push_page(page);
     }
 

@@ -126,6 +126,8 @@ pub struct Report {
     pub refused: u64,
     /// The number of pages of scans among the operations.
     pub pages: u32,
+    /// The number of these that a client made alone.
+    pub walks: u32,
     /// The number of replicas that others took for lost and killed.
     pub fenced: u64,
     /// What the processes held at most.
@@ -235,8 +237,9 @@ impl Report {
             looks.join(", ")
         ));
         text.push_str(&format!(
-            "{} of the operations were pages of scans\n",
-            human::count(self.pages.into())
+            "{} of the operations were pages of scans, {} of these by clients alone\n",
+            human::count(self.pages.into()),
+            human::count(self.walks.into())
         ));
         text.push_str(&format!("{} operations had no answer and no effect\n", human::count(self.refused)));
         text
@@ -280,7 +283,8 @@ impl Report {
             "operations": self.judged.values.operations, "in_doubt": self.judged.values.in_doubt,
             "not_searched": self.judged.values.undecided, "counted": self.judged.counted,
             "looked_at": self.looks.iter().map(|node| node.0).collect::<Vec<_>>(),
-            "refused": self.refused, "pages": self.pages, "wrong": self.wrong(),
+            "refused": self.refused, "pages": self.pages,
+            "walks": self.walks, "wrong": self.wrong(),
         })
     }
 }

@@ -439,6 +439,7 @@ impl Torture {
             all.history.merge(noted.history);
             all.counts.extend(noted.counts);
             all.pages += noted.pages;
+            all.walks += noted.walks;
             all.refused += noted.refused;
         }
         Ok(all)
@@ -455,7 +456,7 @@ impl Torture {
     /// Ends the run: looks at all keys, ends the replicas, and has everything judged.
     pub fn end(&mut self) -> Result<Report, Failure> {
         self.recover(now())?;
-        let Notes { mut history, mut counts, pages, refused } = self.collect()?;
+        let Notes { mut history, mut counts, pages, walks, refused } = self.collect()?;
         let Looks { at: looks, left, counts: left_counts } = self.look_everywhere()?;
         left.iter().for_each(|operation| history.push(operation.clone()));
         counts.extend::<Vec<Count>>(left_counts);
@@ -470,6 +471,7 @@ impl Torture {
             judged: report::judge(&history, &left, &counts),
             refused,
             pages,
+            walks,
             fenced: self.fenced,
             held: self.watch.to_text(),
             looks,
