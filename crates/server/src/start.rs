@@ -62,7 +62,9 @@ impl Server {
             Some(tls) => Tcp::new().with_tls(tls.clone()),
             None => Tcp::new(),
         };
-        let connections = options.max_clients + options.groups.len() * CONNECTIONS_MAX;
+        // A client that scans has a connection of its own for that.
+        let clients = options.max_clients * if options.ordered { 2 } else { 1 };
+        let connections = clients + options.groups.len() * CONNECTIONS_MAX;
         let verbs = options.verbs.clone().with_spin(options.spin).with_connections(connections);
         Server::start_on(&Any { tcp: tcp.with_spin(options.spin), verbs }, options)
     }

@@ -105,8 +105,10 @@ fn devices(devices: &[Device], mut lacks: Vec<String>, config: &Config) -> Findi
     let found = devices.iter().map(room).collect::<Vec<_>>().join(", ");
     let wanted = verbs_addresses(config).next().is_some();
     for device in devices.iter().filter(|_| wanted) {
-        let room = device.survey.attributes.queue_pairs;
-        if (room as usize) < config.max_clients {
+        // A client that scans has two.
+        let each = if config.ordered { 2 } else { 1 };
+        let room = device.survey.attributes.queue_pairs as usize / each;
+        if room < config.max_clients {
             lacks.push(format!("set max_clients to at most {room} for {}", device.survey.device));
         }
     }

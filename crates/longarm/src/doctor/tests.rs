@@ -304,6 +304,8 @@ fn devices_are_shown_with_ports_gids_and_a_read() {
     }
     let many = config(&[("address", VERBS), ("max_clients", "1000")]);
     assert!(machine.verdict("rdma", &many).advice.contains("max_clients to at most 300"));
+    let scanned = config(&[("address", VERBS), ("max_clients", "300"), ("ordered", "true")]);
+    assert!(machine.verdict("rdma", &scanned).advice.contains("max_clients to at most 150"));
 }
 
 #[test]
