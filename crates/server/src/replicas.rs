@@ -81,9 +81,11 @@ impl<T: Transport> PreparedReplica<T> {
         Ok(PreparedReplica { options, prepared, endpoint, index, grants })
     }
 
-    /// The regions that it lends to clients, and to the leader of a term.
+    /// The regions that it lends to clients, and to the leader of a term. No leader writes the memory of a
+    /// server alone.
     pub fn grants(&self) -> Vec<Grant> {
-        [self.grants.clone(), self.prepared.grants()].concat()
+        let to_leader = self.endpoint.inbound.as_ref().map(|_| self.prepared.grants());
+        [self.grants.clone(), to_leader.unwrap_or_default()].concat()
     }
 
     /// The endpoint for connections that ask for its group.
