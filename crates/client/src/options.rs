@@ -27,8 +27,8 @@ pub struct Options {
     /// One GET in so many is reported to the server, for eviction; 0 for none.
     pub hint_every: u32,
     /// Who makes the pages of scans: the replica that is asked, or the client, by READs of the replica's
-    /// memory. `None`: the one that was sooner done of late. Where the memory is not lent (over `verbs`), and
-    /// while the range is written, the replica makes them anyway.
+    /// memory. `None`: the one that was sooner done of late. While the range is written, the replica makes
+    /// them anyway.
     pub scan_side: Option<Side>,
     /// Who looks up the key of a GET: the client, by READs, which cost the server's CPU nothing; or the
     /// server, by a request. `None`: the one that was sooner done of late. Batches (`multi_get`) are READ in

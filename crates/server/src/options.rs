@@ -139,7 +139,7 @@ const KEEP_SESSIONS_MAX: Duration = Duration::from_secs(1000);
 pub(crate) const RING_MAX: u64 = 1 << 30;
 
 impl ServerOptions {
-    /// Whether index and arena are registered with a NIC, which locks all of their pages.
+    /// Whether what is lent is registered with a NIC, which locks all of its pages.
     pub(crate) fn registers(&self) -> bool {
         self.addresses.iter().any(|address| matches!(address, Address::Verbs(_)))
     }

@@ -17,14 +17,12 @@ use longarm_wire::{
     ARENA_REGION, Agreed, RING_REGION, Refusal, RefusalCode, SCAN_MESSAGE_MAX, ScanHello, ScanWelcome,
 };
 
-use crate::options::{Pages, RING_MAX, ServerOptions};
+use crate::options::{RING_MAX, ServerOptions};
+use crate::regions;
 use longarm_group::{Log, reject};
 
 /// Bytes of the ring for the requests of one client that scans.
 const REQUESTS: u64 = 16 << 10;
-
-/// The part of the memory limit that a tree may take: one in so many.
-const TREE_SHARE: u64 = 2;
 
 /// A place among the clients that may scan at once.
 struct ScanPlace(Arc<AtomicUsize>);
@@ -40,9 +38,8 @@ impl Drop for ScanPlace {
 pub(crate) struct ScanDoor<Q> {
     door: Arc<Door<Q>>,
     lent: Arc<Lent>,
-    /// The tree's memory, for clients that walk over it themselves. A NIC would have to know all of it, so
-    /// over one it is not lent.
-    tree: Option<Arc<Region>>,
+    /// The tree's memory, for clients that walk over it themselves.
+    tree: Arc<Region>,
     sum_key: u64,
     group: u64,
     replica: ReplicaId,
@@ -52,6 +49,12 @@ pub(crate) struct ScanDoor<Q> {
 }
 
 impl<Q: QueuePair + 'static> ScanDoor<Q> {
+    /// The tree's memory, as it is lent to each client that scans. A NIC learns of it at the start: what
+    /// takes its time then would hold up everybody when the first client comes.
+    pub fn grant(&self) -> Grant {
+        Grant { id: TREE_REGION, region: self.tree.clone(), rights: Rights::READ }
+    }
+
     /// Lets a client in, or refuses it.
     pub fn admit<I: Incoming<Qp = Q>>(&self, incoming: I, hello: &ScanHello, agreed: Agreed) {
         let (name, peer) = (hello.name.clone(), incoming.peer().name);
@@ -89,12 +92,11 @@ impl<Q: QueuePair + 'static> ScanDoor<Q> {
             group: self.group,
             replica: self.replica,
         };
-        let mut grants = vec![
+        let grants = vec![
             Grant { id: ARENA_REGION, region: self.lent.arena.clone(), rights: Rights::READ },
             Grant { id: RING_REGION, region: ring.clone(), rights: Rights::WRITE },
+            self.grant(),
         ];
-        let tree = self.tree.clone();
-        grants.extend(tree.map(|region| Grant { id: TREE_REGION, region, rights: Rights::READ }));
         let qp = incoming.accept(&welcome.encode(), grants, 0, &self.door.channel)?;
         let lent = |lent: &&Granted| lent.id == RING_REGION && lent.rights.allow(Rights::WRITE);
         let bytes = qp.granted().iter().find(lent).map_or(0, |lent| lent.bytes);
@@ -129,11 +131,7 @@ impl<Q: QueuePair + 'static> PreparedIndex<Q> {
     ) -> Result<PreparedIndex<Q>, StartError> {
         let group = options.groups.first().expect("an ordered index is a replica's");
         let channel = Channel::new().map_err(|e| StartError::Os("make an event counter", e))?;
-        let bytes = (options.memory / TREE_SHARE).next_multiple_of(1 << 20);
-        // A tree is mostly much smaller than what it may take: no pages of the pool are reserved for it.
-        let backing = if options.pages == Pages::Ordinary { Backing::SmallPages } else { Backing::Memory };
-        let tree = RegionOptions { name: "longarm-tree".into(), bytes, backing };
-        let tree = Arc::new(Region::create(&tree)?);
+        let tree = regions::create_tree(options)?;
         let orders = Arc::new(Orders::new(channel.clone()));
         let door = Arc::new(Door::new(channel));
         let log = options.log.clone();
@@ -153,7 +151,7 @@ impl<Q: QueuePair + 'static> PreparedIndex<Q> {
         let scans = Arc::new(ScanDoor {
             door,
             lent: lent.clone(),
-            tree: (!options.registers()).then_some(tree),
+            tree,
             sum_key: group.sum_key,
             group: group.id,
             replica: group.replica,

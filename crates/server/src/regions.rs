@@ -2,7 +2,7 @@
 //! become; pages cost memory when first touched, and the budget bounds both together.
 //!
 //! A NIC must know every page at once. With a NIC both regions are locked from the start, and the index is no
-//! larger than the limit.
+//! larger than the limit. So is the memory of the tree, where an ordered index is kept.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,17 +26,23 @@ use longarm_group::StartError;
 /// it grows.
 const INDEX_TIMES: u64 = 2;
 
+/// The part of the memory limit that a tree may take, beside index and arena: one in so many.
+const TREE_SHARE: u64 = 2;
+
 /// Creates all three regions.
 pub(crate) fn create(options: &ServerOptions, sum_key: u64) -> Result<Lent, StartError> {
     let lent = sized(options, sum_key)?;
-    if options.registers() {
-        for region in [&lent.control, &lent.index, &lent.arena] {
-            // Huge pages, where there are any, must come before the NIC knows the small ones.
-            region.memory().populate(0, region.bytes());
-            region.memory().pin();
-        }
-    }
+    [&lent.control, &lent.index, &lent.arena].into_iter().for_each(|region| keep_pages(options, region));
     Ok(lent)
+}
+
+/// Where a NIC will know a region, its pages stay from now on. No other thread has it yet.
+fn keep_pages(options: &ServerOptions, region: &Region) {
+    if options.registers() {
+        // Huge pages, where there are any, must come before the NIC knows the small ones.
+        region.memory().populate(0, region.bytes());
+        region.memory().pin();
+    }
 }
 
 /// The regions that are lent to every client, for READ. A replica's says how far its streams are, too.
@@ -61,13 +67,22 @@ pub(crate) fn create_of_replica(options: &ServerOptions, sum_key: u64) -> Result
     Ok(Lent { progress, ..create(options, sum_key)? })
 }
 
+/// The memory of a replica's ordered index. The thread that owns it discards parts of it at any time.
+pub(crate) fn create_tree(options: &ServerOptions) -> Result<Arc<Region>, StartError> {
+    let bytes = (options.memory / TREE_SHARE).next_multiple_of(1 << 20);
+    let backing = match options.pages {
+        Pages::Ordinary => Backing::SmallPages,
+        Pages::HugeIfAvailable | Pages::Huge => Backing::Memory,
+    };
+    let region = create_one("longarm-tree", bytes, backing)?;
+    keep_pages(options, &region);
+    Ok(region)
+}
+
 /// A small region that other replicas WRITE or READ.
 fn of_replica(options: &ServerOptions, name: &str, bytes: u64) -> Result<Arc<Region>, StartError> {
     let region = create_one(name, bytes, Backing::SmallPages)?;
-    if options.registers() {
-        region.memory().populate(0, region.bytes());
-        region.memory().pin();
-    }
+    keep_pages(options, &region);
     Ok(region)
 }
 
@@ -150,4 +165,25 @@ fn in_files(dir: &Path, index_bytes: u64, arena_bytes: u64, sum_key: u64) -> Res
             let _ = std::fs::remove_file(dir.join(Saved::FILE));
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use longarm_memory::Words;
+
+    use super::*;
+
+    #[test]
+    fn a_tree_keeps_the_pages_that_a_nic_will_know() {
+        for (address, stay) in [("tcp://127.0.0.1:0", false), ("verbs://127.0.0.1:0", true)] {
+            let addresses = vec![address.parse().expect("an address")];
+            let options = ServerOptions { addresses, memory: 16 << 20, ..ServerOptions::default() };
+            let tree = create_tree(&options).expect("a region");
+            assert_eq!(tree.bytes(), 8 << 20);
+            tree.memory().store(8, 1);
+            tree.memory().discard(0, 4096);
+            assert_eq!(tree.memory().next_written(0) == 0, stay, "{address}");
+            assert_eq!(tree.memory().load(8), 0);
+        }
+    }
 }

@@ -64,9 +64,10 @@ impl<T: Transport> PreparedReplica<T> {
         }
         let lent = Arc::new(regions::create_of_replica(&options, group.sum_key)?);
         let page = regions::create_page(&options)?;
-        let grants = lend(&lent);
         let index = options.ordered.then(|| PreparedIndex::new(&options, &lent, &page)).transpose()?;
         let scans = index.as_ref().map(|index| index.scans.clone());
+        let tree = scans.as_ref().map(|scans| scans.grant());
+        let grants = lend(&lent).into_iter().chain(tree).collect();
         let seed = Seed {
             options: options.core(),
             group,

@@ -173,8 +173,8 @@ pub struct Stats {
     pub memory_limit: u64,
     /// RDMA queue pairs of the process.
     pub rdma_queue_pairs: u64,
-    /// Bytes registered with RDMA devices, and so locked: index, arena and rings, and the buffers of each
-    /// connection.
+    /// Bytes registered with RDMA devices, and so locked: index, arena and rings, the memory of an ordered
+    /// index, and the buffers of each connection.
     pub rdma_registered_bytes: u64,
     /// Writes so far.
     pub csn: u64,

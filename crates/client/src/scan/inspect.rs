@@ -68,7 +68,7 @@ pub fn inspect_ordered<T: Transport>(
         _ => failed("it did not answer in time"),
     };
     if link.tree_bytes == 0 {
-        return Err(failed("the replica does not lend it over this transport"));
+        return Err(failed("the replica does not lend it"));
     }
     let mut seen = None;
     for _ in 0..LOOKS {

@@ -11,6 +11,7 @@ use longarm_fabric::{Address, Any, Login};
 use longarm_memory::{Hash, HashKey};
 use longarm_server::{GroupOptions, Member, Operator, Promise, Server, ServerOptions, Timing, VoteStore};
 
+use super::{rdma, transports};
 use crate::{Client, Error, Options, Write};
 
 /// The bound on every wait.
@@ -67,6 +68,7 @@ fn start_at(
         memory: 64 << 20,
         groups: vec![group],
         ordered,
+        verbs: rdma::node(node),
         ..ServerOptions::default()
     };
     Server::start(options).expect("a server")
@@ -117,6 +119,17 @@ impl Three {
 
     pub fn start(addresses: Vec<Address>) -> Three {
         Three::start_at(TIMING, false, addresses)
+    }
+
+    /// Over RDMA, with an ordered index at each follower, at times that an emulated machine can keep.
+    pub fn ordered_over_rdma(port: u16) -> Three {
+        let timing = Timing {
+            heartbeat: Nanos::from_millis(100),
+            suspect: Nanos::from_millis(2_500),
+            promise: Nanos::from_millis(1_500),
+            election: Nanos::from_millis(10_000),
+        };
+        Three::start_at(timing, true, rdma::node_addresses(port))
     }
 
     fn start_at(timing: Timing, ordered: bool, addresses: Vec<Address>) -> Three {
@@ -218,22 +231,23 @@ fn one_that_takes_connections_and_says_nothing_holds_nobody_up() {
     assert!(began.elapsed() < BOUND, "it waited for the one that is silent");
 }
 
+/// Gives orders to a group of which all of these are members.
+pub(super) fn operator(addresses: &[Address]) -> Operator<Any> {
+    Operator {
+        transport: Arc::new(transports()),
+        group: 9,
+        members: (0..addresses.len()).map(|node| member(addresses, node)).collect(),
+        login: Login::None,
+        connect: BOUND,
+    }
+}
+
 /// Leaders hand over in turn while a client writes; it finds everything.
 fn hands_over(addresses: Vec<Address>) {
     let three = Three::start(addresses);
     let options = Options { timeout: BOUND, connect_timeout: BOUND, ..Options::default() };
     let mut client = Client::connect_group(&three.addresses, options).expect("connect");
-    let member = |(node, address): (usize, &Address)| Member {
-        replica: ReplicaId(node as u8),
-        address: address.clone(),
-    };
-    let operator = Operator {
-        transport: Arc::new(Any::default()),
-        group: 9,
-        members: three.addresses.iter().enumerate().map(member).collect(),
-        login: Login::None,
-        connect: BOUND,
-    };
+    let operator = operator(&three.addresses);
     let mut counted = 0;
     for round in 1..=4 {
         three.whole();

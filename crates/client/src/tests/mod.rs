@@ -19,6 +19,7 @@ mod scans;
 mod scans_of_leaders;
 mod snapshots;
 mod stalls;
+mod trees_lent;
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! The devices of LONGARM_VERBS_DEVICES, if it is set: clients on the first, the server on the second.
 
+use std::net::Ipv4Addr;
+
 use longarm_fabric::verbs::{Verbs, survey};
 
 use super::*;
@@ -23,10 +25,33 @@ pub fn clients() -> Verbs {
 /// The address to listen on: one of the second device, by which the server chooses that device.
 pub fn address() -> Option<Address> {
     let (_, name) = devices()?;
+    Some(Address::Verbs(format!("{}:0", ip(&name))))
+}
+
+/// The address of a device.
+fn ip(name: &str) -> Ipv4Addr {
     let survey = survey().expect("devices").into_iter().find(|survey| survey.device == name);
     let ports = survey.expect("the server's device").ports;
-    let ip = ports.iter().flat_map(|(_, gids)| gids).find_map(|gid| gid.ipv4()).expect("an IPv4 GID");
-    Some(Address::Verbs(format!("{ip}:0")))
+    ports.iter().flat_map(|(_, gids)| gids).find_map(|gid| gid.ipv4()).expect("an IPv4 GID")
+}
+
+/// The addresses of a group on the devices of LONGARM_VERBS_NODES, from this port on: one a node.
+pub fn node_addresses(port: u16) -> Vec<Address> {
+    let address = |(node, device): (u16, &String)| Address::Verbs(format!("{}:{}", ip(device), port + node));
+    (0..).zip(&nodes()).map(address).collect()
+}
+
+/// The transport of a node of such a group.
+pub fn node(node: usize) -> Verbs {
+    match nodes().get(node) {
+        Some(device) => Verbs::new().with_device(device.parse().expect("a device")),
+        None => Verbs::default(),
+    }
+}
+
+fn nodes() -> Vec<String> {
+    let text = std::env::var("LONGARM_VERBS_NODES").unwrap_or_default();
+    text.split(',').filter(|device| !device.is_empty()).map(str::to_string).collect()
 }
 
 /// Packets that all devices of the machine have sent, acknowledgements included.

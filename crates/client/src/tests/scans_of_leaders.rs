@@ -15,7 +15,7 @@ use super::{client as connect_alone, serve};
 use crate::{Client, Error, Scan};
 
 /// A server alone that keeps an ordered index. It serves no sooner than a lease after it started.
-fn alone(change: impl FnOnce(&mut ServerOptions)) -> (Server, Address, Address) {
+pub(super) fn alone(change: impl FnOnce(&mut ServerOptions)) -> (Server, Address, Address) {
     serve(|options| {
         (options.ordered, options.lease) = (true, Duration::from_millis(100));
         change(options);

@@ -10,6 +10,8 @@ use crate::config::{Config, HugePages};
 const HUGE_PAGE: u64 = 2 << 20;
 /// A bound on what rounding adds to the regions, with the control page.
 const ROUNDING: u64 = 2 << 20;
+/// Bytes of the ring for the requests of a client that scans, on a connection of its own.
+const SCAN_RING: u64 = 16 << 10;
 
 fn meminfo(machine: &Machine, name: &str) -> Option<u64> {
     let text = machine.read("proc/meminfo")?;
@@ -30,14 +32,17 @@ pub fn available(machine: &Machine, config: &Config) -> Finding {
         return Finding::warn("memory", "unknown: /proc/meminfo says nothing", "mount /proc");
     };
     let mut found = format!("{} available, {} configured", show(free), show_size(config.memory));
-    // A NIC wants every page from the start: all of the index, and as much again for items.
-    let times = if verbs_addresses(config).next().is_some() { 2 } else { 1 };
-    if times > 1 {
-        found.push_str(", twice that locked for RDMA");
+    // A NIC wants every page from the start; without one pages come as they are used, up to the limit.
+    let registers = verbs_addresses(config).next().is_some();
+    let halves = if registers { registered_halves(config) } else { 2 };
+    if registers {
+        let tree = if config.ordered { " and again half of it" } else { "" };
+        found.push_str(&format!(", twice that{tree} locked for RDMA"));
     }
-    let needed = config.memory.saturating_mul(times);
+    let needed = (config.memory / 2).saturating_mul(halves);
     if needed > free {
-        return Finding::bad("memory", found, format!("set memory to less than {}", show(free / times)));
+        let most = show(free / halves * 2);
+        return Finding::bad("memory", found, format!("set memory to less than {most}"));
     }
     if needed > free / 10 * 9 {
         return Finding::warn(
@@ -110,9 +115,10 @@ pub fn lockable(machine: &Machine, config: &Config) -> Finding {
     if locks_beyond_limits(machine) {
         return Finding::ok("memlock", format!("{limit}, from which CAP_IPC_LOCK exempts this process"));
     }
+    let tree = if config.ordered { ", half of it for the ordered index" } else { "" };
     let found = format!(
         "{limit}; a verbs server with these settings locks up to {}: its memory for index and again for \
-         items, and rings and buffers of {} clients",
+         items{tree}, and rings and buffers of {} clients",
         show(needed),
         config.max_clients
     );
@@ -130,15 +136,23 @@ pub fn lockable(machine: &Machine, config: &Config) -> Finding {
     Finding::warn("memlock", found, advice)
 }
 
-/// Estimates the bytes that a verbs server registers: index and arena with each device on which it listens,
-/// and for each client the ring and the connection's own buffers.
+/// How many halves of its memory limit a verbs server registers: all of the index, as much again for items,
+/// and the memory of an ordered index.
+fn registered_halves(config: &Config) -> u64 {
+    if config.ordered { 5 } else { 4 }
+}
+
+/// Estimates the bytes that a verbs server registers: its regions with each device on which it listens, and
+/// for each client the ring and the connection's own buffers, once more if it scans.
 fn registered(config: &Config) -> u64 {
     let listeners = verbs_addresses(config).count().max(1) as u64;
     // The arena has a line for each segment, too.
     let table = config.memory / SEGMENT_BYTES * LINE;
-    let lent = config.memory.saturating_mul(2).saturating_add(table + ROUNDING);
-    let client = config.verbs.transport().bytes_per_connection() as u64 + config.ring_bytes;
-    let clients = client.saturating_mul(config.max_clients as u64);
+    let regions = (config.memory / 2).saturating_mul(registered_halves(config));
+    let lent = regions.saturating_add(table + ROUNDING);
+    let buffers = config.verbs.transport().bytes_per_connection() as u64;
+    let scans = if config.ordered { buffers + SCAN_RING } else { 0 };
+    let clients = (buffers + config.ring_bytes + scans).saturating_mul(config.max_clients as u64);
     lent.saturating_mul(listeners).saturating_add(clients)
 }
 

@@ -170,6 +170,27 @@ fn locked_memory_is_what_a_verbs_server_registers() {
 }
 
 #[test]
+fn the_memory_of_an_ordered_index_is_locked_too() {
+    let mut machine = good("memlock-ordered");
+    let verbs =
+        |memory| config(&[("memory", memory), ("max_clients", "4"), ("address", VERBS), ("ordered", "true")]);
+    machine.machine.lockable = Some(133 << 20);
+    let finding = machine.verdict("memlock", &verbs("64MiB"));
+    // Half of 64 MiB beside what is locked without it; and for each of 4 that scan 16 KiB for the ring, 192
+    // to send from, and 32 * 4 to receive.
+    assert_eq!(finding.verdict, Verdict::Warn);
+    for part in ["locks up to 165MiB", "half of it for the ordered index"] {
+        assert!(finding.found.contains(part), "{finding:?}");
+    }
+    machine.machine.lockable = Some(167 << 20);
+    assert_eq!(machine.verdict("memlock", &verbs("64MiB")).verdict, Verdict::Ok);
+    let finding = machine.verdict("memory", &verbs("24GiB"));
+    assert_eq!(finding.verdict, Verdict::Bad);
+    assert!(finding.found.contains("twice that and again half of it"), "{finding:?}");
+    assert!(finding.advice.contains("less than 23437MiB"), "{finding:?}");
+}
+
+#[test]
 fn a_capability_lifts_the_limit_but_not_in_a_container_without_privileges() {
     let verdict = |name: &str, files: &[(&str, &str)]| {
         let mut machine = Invented::new(name, files);
