@@ -261,6 +261,7 @@ fn head(args: &Args, transport: &str) -> String {
     let bounds = Bounds::of(&args.times.timing());
     let times = [lease, heartbeat, suspect, election].map(|time| show_duration(*time));
     let [lease, heartbeat, suspect, election] = times;
+    let probes = if args.groups == 1 && !args.no_scans { 3 } else { 2 };
     let shape = match args.groups {
         1 => format!("{} replicas", args.replicas),
         groups => format!("{} nodes with replicas of {groups} groups", args.replicas),
@@ -270,7 +271,7 @@ fn head(args: &Args, transport: &str) -> String {
          heartbeat {heartbeat}, suspect {suspect}, election {election}; bounds: service {} s after a \
          fault, in sync {} s",
         args.clients,
-        2 * args.groups,
+        probes * args.groups,
         args.seed,
         bounds.service.0 / 1_000_000_000,
         bounds.sync.0 / 1_000_000_000

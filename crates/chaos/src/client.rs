@@ -133,7 +133,8 @@ impl Worker {
                 self.turn(round, &mut work);
             }
             let does_all = matches!(self.role, Role::All(..));
-            if does_all && self.way.scans && self.chance.modulo(8) == 0 {
+            let scans = matches!(self.role, Role::Probe(Probe::Scan, _));
+            if scans || does_all && self.way.scans && self.chance.modulo(8) == 0 {
                 self.page(round, &mut work);
             } else if does_all && self.chance.modulo(8) == 0 {
                 self.count(round, &mut work);

@@ -8,10 +8,12 @@ use longarm_client::{Error, Scan, ScanItem};
 use longarm_history::{Direction, Item, Page, Value};
 use longarm_host::now;
 
-use crate::client::{Work, Worker};
+use crate::client::{Role, Work, Worker};
 
 /// A page has fewer items than this, and one more.
 const LIMIT: u64 = 60;
+/// One page in so many of a probe is judged. It asks for a thousand a second.
+const JUDGED: u64 = 64;
 
 /// Who makes the pages of a client: of three clients the replicas, the client, and whoever it chooses.
 pub fn scan_side(number: u32) -> Option<Side> {
@@ -49,6 +51,12 @@ impl Worker {
                 return self.astray(work);
             }
         };
+        if let Role::Probe(probe, group) = self.role {
+            self.stage.answered(probe, group, call, end);
+            if self.chance.modulo(JUDGED) != 0 {
+                return;
+            }
+        }
         let items = shown.items.iter().filter_map(|item| self.item(item, keys_only)).collect();
         let (client, scan, more) = (self.number, work.notes.pages, shown.next.is_some());
         let (low, high) = (Bound::Included(low), Bound::Excluded(high));

@@ -49,6 +49,8 @@ pub struct Struck {
     pub put: Nanos,
     /// The same for GETs.
     pub get: Nanos,
+    /// The same for pages of scans, if some client scans.
+    pub scan: Option<Nanos>,
     /// The time from the end of the fault until all replicas were in sync.
     pub in_sync: Nanos,
     /// The leaders that took over.
@@ -73,7 +75,11 @@ impl Struck {
             text.push_str(&format!(", for {}", human::time(Duration::from_nanos(self.lasted.0))));
         }
         let (put, get, in_sync) = (ms(self.put), ms(self.get), ms(self.in_sync));
-        text.push_str(&format!("): no PUT for {put}, no GET for {get}, in sync {in_sync} after"));
+        text.push_str(&format!("): no PUT for {put}, no GET for {get}"));
+        if let Some(scan) = self.scan {
+            text.push_str(&format!(", no page for {}", ms(scan)));
+        }
+        text.push_str(&format!(", in sync {in_sync} after"));
         for Takeover { group, node, how } in &self.takeovers {
             text.push_str(&format!("; {}node {node} leads, {}", named(*group), steps(how)));
         }
@@ -91,7 +97,8 @@ impl Struck {
             "group": self.group.unwrap_or(0) + 1,
             "leader": self.fault.leader.0, "follower": self.fault.follower.0,
             "lasted_us": self.lasted.0 / 1000, "put_gap_us": self.put.0 / 1000,
-            "get_gap_us": self.get.0 / 1000, "in_sync_us": self.in_sync.0 / 1000,
+            "get_gap_us": self.get.0 / 1000, "page_gap_us": self.scan.map(|gap| gap.0 / 1000),
+            "in_sync_us": self.in_sync.0 / 1000,
             "takeovers": takeovers.collect::<Vec<_>>(),
         })
     }
@@ -194,34 +201,25 @@ impl Report {
 
     /// The text for people.
     pub fn to_text(&self) -> String {
-        let mut text = format!(
-            "{:<46} {:>5}  {:>23}  {:>23}  {:>15}\n{:<46} {:>5}  {:>23}  {:>23}  {:>15}\n",
-            "",
-            "",
-            "no PUT for, ms",
-            "no GET for, ms",
-            "in sync, ms",
-            "fault",
-            "times",
-            "p50    p99    max",
-            "p50    p99    max",
-            "p50    max"
-        );
+        let scans = self.struck.iter().any(|struck| struck.scan.is_some());
+        let gaps: &[&str] = if scans { &["PUT", "GET", "page"] } else { &["PUT", "GET"] };
+        let [mut head, mut units] = [format!("{:52}", ""), format!("{:<46} {:>5}", "fault", "times")];
+        for what in gaps {
+            head.push_str(&format!("  {:>23}", format!("no {what} for, ms")));
+            units.push_str(&format!("  {:>23}", "p50    p99    max"));
+        }
+        let mut text = format!("{head}  {:>15}\n{units}  {:>15}\n", "in sync, ms", "p50    max");
         for (kind, struck) in self.by_kind() {
             let of =
                 |value: &dyn Fn(&Struck) -> Nanos| spread(struck.iter().map(|one| value(one).0).collect());
-            let shown = |[p50, p99, max]: [u64; 3]| {
+            let of_gaps = [of(&|one| one.put), of(&|one| one.get), of(&|one| one.scan.unwrap_or(Nanos(0)))];
+            text.push_str(&format!("{:<46} {:>5}", kind.what(), struck.len()));
+            for [p50, p99, max] in of_gaps.into_iter().take(gaps.len()) {
                 let ms = |ns: u64| ns as f64 / 1e6;
-                format!("{:>7.1} {:>7.1} {:>7.1}", ms(p50), ms(p99), ms(max))
-            };
+                text.push_str(&format!("  {:>7.1} {:>7.1} {:>7.1}", ms(p50), ms(p99), ms(max)));
+            }
             let [half, _, max] = of(&|one| one.in_sync).map(|ns| ns / 1_000_000);
-            text.push_str(&format!(
-                "{:<46} {:>5}  {}  {}  {half:>7} {max:>7}\n",
-                kind.what(),
-                struck.len(),
-                shown(of(&|one| one.put)),
-                shown(of(&|one| one.get)),
-            ));
+            text.push_str(&format!("  {half:>7} {max:>7}\n"));
         }
         text.push_str(&self.takeovers());
         text.push_str(&format!(
@@ -275,7 +273,8 @@ impl Report {
             };
             json!({
                 "fault": format!("{kind:?}"), "times": struck.len(), "put_gap_us": of(&|one| one.put),
-                "get_gap_us": of(&|one| one.get), "in_sync_us": of(&|one| one.in_sync),
+                "get_gap_us": of(&|one| one.get), "page_gap_us": of(&|one| one.scan.unwrap_or(Nanos(0))),
+                "in_sync_us": of(&|one| one.in_sync),
             })
         });
         json!({

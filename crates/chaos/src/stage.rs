@@ -1,5 +1,5 @@
-//! The state that all threads of a run share: the round of keys, whether to go on, and when PUTs and GETs
-//! worked.
+//! The state that all threads of a run share: the round of keys, whether to go on, and when PUTs, GETs and
+//! scans worked.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -13,6 +13,8 @@ pub enum Probe {
     Put = 0,
     /// GETs.
     Get = 1,
+    /// Asks for pages of scans.
+    Scan = 2,
 }
 
 /// The answers to one probe.
@@ -36,18 +38,20 @@ pub struct Stage {
     ended: AtomicBool,
     /// The round whose keys clients use.
     round: AtomicU32,
-    /// The answers to the two probes of each group.
-    answers: Vec<[Mutex<Answers>; 2]>,
+    /// The answers to the probes of each group.
+    answers: Vec<Vec<Mutex<Answers>>>,
     failures: Mutex<Vec<String>>,
 }
 
 impl Stage {
-    /// The state for clients of so many groups.
-    pub fn new(groups: usize) -> Stage {
+    /// The state for clients of so many groups; `scans`: there are probes that scan.
+    pub fn new(groups: usize, scans: bool) -> Stage {
+        let probes = if scans { 3 } else { 2 };
+        let answers = || (0..probes).map(|_| Mutex::default()).collect();
         Stage {
             ended: AtomicBool::default(),
             round: AtomicU32::default(),
-            answers: (0..groups).map(|_| Default::default()).collect(),
+            answers: (0..groups).map(|_| answers()).collect(),
             failures: Mutex::default(),
         }
     }
@@ -90,9 +94,10 @@ impl Stage {
     }
 
     /// The longest time without an answer to such a probe of any group that touches the time from `from` to
-    /// `to`.
+    /// `to`; none where there is no such probe.
     pub fn gap(&self, probe: Probe, from: Nanos, to: Nanos) -> Nanos {
-        let gaps = self.answers.iter().filter_map(|group| group[probe as usize].lock().gap(from, to));
+        let of_probe = self.answers.iter().filter_map(|group| group.get(probe as usize));
+        let gaps = of_probe.filter_map(|answers| answers.lock().gap(from, to));
         gaps.max().unwrap_or(Nanos(0))
     }
 
@@ -113,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_gap_is_the_longest_that_touches_the_time() {
-        let stage = Stage::new(2);
+        let stage = Stage::new(2, false);
         for end in [10, 20, 95, 100, 110, 300] {
             stage.answered(Probe::Get, 1, Nanos(end - 1), Nanos(end));
         }
@@ -131,5 +136,13 @@ mod tests {
             Nanos(230),
             "of the group that waited longest"
         );
+        assert_eq!(stage.gap(Probe::Scan, Nanos(0), Nanos(500)), Nanos(0), "nobody scans");
+        let stage = Stage::new(1, true);
+        for probe in [Probe::Put, Probe::Get] {
+            stage.answered(probe, 0, Nanos(1), Nanos(2));
+        }
+        assert_eq!(stage.silent_since(Nanos(0)), [0], "scans have no answer");
+        stage.answered(Probe::Scan, 0, Nanos(1), Nanos(2));
+        assert!(stage.silent_since(Nanos(0)).is_empty());
     }
 }

@@ -101,7 +101,7 @@ pub struct Options {
     pub replicas: u8,
     /// The number of groups.
     pub groups: u8,
-    /// The number of clients that do every operation, beside two probes for each group and the clients that
+    /// The number of clients that do every operation, beside the probes of each group and the clients that
     /// rest.
     pub clients: u32,
     /// The seed, which decides which faults strike, when and which nodes, but not the outcome.
@@ -186,7 +186,7 @@ impl Torture {
             options: connect::options(&config, "longarm-chaos")?,
             scans: options.scans,
         };
-        let stage = Arc::new(Stage::new(options.groups.into()));
+        let stage = Arc::new(Stage::new(options.groups.into(), options.scans));
         let (chance, round) = (SplitMix64::new(options.seed), now());
         let next_node = u32::from(options.replicas) + 1;
         let mut torture = Torture {
@@ -247,8 +247,9 @@ impl Torture {
 
     fn start_clients(&mut self) -> Result<(), Failure> {
         let (groups, clients) = (0..usize::from(self.options.groups), self.options.clients);
-        let probes =
-            groups.flat_map(|group| [Role::Probe(Probe::Put, group), Role::Probe(Probe::Get, group)]);
+        let probes = [Probe::Put, Probe::Get, Probe::Scan];
+        let probes = &probes[..if self.options.scans { 3 } else { 2 }];
+        let probes = groups.flat_map(|group| probes.iter().map(move |probe| Role::Probe(*probe, group)));
         let rest = (0..RESTING).map(|_| Role::Rests);
         let roles = probes.chain(rest).chain((0..clients).map(|one| Role::All(one, clients)));
         for (number, role) in (1..).zip(roles) {
@@ -302,6 +303,7 @@ impl Torture {
             lasted: over.since(at),
             put: self.stage.gap(Probe::Put, at, well),
             get: self.stage.gap(Probe::Get, at, well),
+            scan: self.options.scans.then(|| self.stage.gap(Probe::Scan, at, well)),
             in_sync: self.whole.since(over),
             takeovers: takeovers.collect(),
         };
