@@ -22,6 +22,13 @@
 //!     where its rounds take longer than a request. So little is lost of what both sides can do together, but
 //!     latency is, while nobody waits. [`Rule::Times`] compares the whole times: it is never much worse than
 //!     the better side, for the price of the server's CPU (`tests/queues.rs` has a model of both).
+//! (5) Ours: where a server shares its core, most requests are answered as soon as ever, and then one waits
+//!     for as long as others have the core. By (1) that one is left out, though it may take half of all the
+//!     time. [`Rule::Times`] counts what was left out in the last [`STALLED`] as time of each operation.
+
+//! (6) Ours: who is asked after a rest takes longer, as a thread of a server sleeps then. By [`Rule::Times`]
+//!     [`RUN`] operations in a row take the side that seems worse, as seldom as all in all (2) says, and the
+//!     first [`COLD`] of them tell nothing.
 
 use std::collections::VecDeque;
 
@@ -34,10 +41,16 @@ pub const HISTORY: usize = 100;
 pub const SIGMAS: u64 = 3;
 /// One operation in so many takes the side that seems worse (Cell 2.5: p is 1 %).
 pub const EXPLORED: u64 = 100;
+/// Operations in a row that do so.
+pub const RUN: u64 = 8;
+/// Of these, those whose times tell nothing.
+pub const COLD: u64 = 2;
 /// How long a time counts (Cell 2.5).
 pub const FRESH: Nanos = Nanos::from_millis(3000);
 /// How long a walk counts that met a change.
 pub const DISTURBED: Nanos = Nanos::from_millis(100);
+/// How long a time counts that was left out.
+pub const STALLED: Nanos = Nanos::from_millis(1000);
 /// Rounds that a walk is expected to need more, meanwhile.
 pub const ROUNDS_AGAIN: u64 = 2;
 
@@ -51,6 +64,9 @@ const PATIENCE: Nanos = Nanos::from_millis(100);
 const PART: u64 = Nanos::from_millis(500).0;
 /// Parts of [`FRESH`], and the one under way.
 const PARTS: usize = (FRESH.0 / PART) as usize + 1;
+/// Length of the parts of [`STALLED`], and their number with the one under way.
+const STALL_PART: u64 = Nanos::from_millis(200).0;
+const STALL_PARTS: usize = (STALLED.0 / STALL_PART) as usize + 1;
 /// Bits of the last [`HISTORY`] verdicts.
 const VERDICTS: u128 = (1 << HISTORY) - 1;
 
@@ -69,6 +85,14 @@ impl Side {
         match self {
             Side::Server => Side::Client,
             Side::Client => Side::Server,
+        }
+    }
+
+    /// Its name, for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Side::Server => "server",
+            Side::Client => "client",
         }
     }
 }
@@ -154,11 +178,15 @@ impl Selector {
     pub fn choose(&mut self, now: Nanos, size: Size, rounds: u32) -> Side {
         let disturbed = self.disturbed.is_some_and(|at| now.since(at) < DISTURBED);
         let rounds = u64::from(rounds) + if disturbed { ROUNDS_AGAIN } else { 0 };
-        let queues = &mut self.sizes[size as usize];
-        match queues.better(now, self.settings.rule, rounds) {
+        let (queues, rule) = (&mut self.sizes[size as usize], self.settings.rule);
+        if let Some(side) = queues.run.next() {
+            return side;
+        }
+        let run = if rule == Rule::Times { RUN } else { 1 };
+        match queues.better(now, rule, rounds) {
             // Where a side is unknown, to try it is all there is to explore.
             None => queues.try_one(now),
-            Some(side) if self.draw.once_in(EXPLORED) => side.other(),
+            Some(side) if self.draw.once_in(EXPLORED * run) => queues.explore(side.other(), run),
             Some(side) => side,
         }
     }
@@ -180,13 +208,19 @@ impl Selector {
     /// The server has answered a request.
     pub fn answered(&mut self, now: Nanos, size: Size, answered: Answered) {
         let bytes = u64::from(answered.bytes) * u64::from(self.settings.nanos_per_kib) / 1024;
-        self.sizes[size as usize].server.add(now, answered.took.0.saturating_sub(bytes));
+        let queues = &mut self.sizes[size as usize];
+        if !queues.run.is_cold(Side::Server) {
+            queues.server.add(now, answered.took.0.saturating_sub(bytes));
+        }
     }
 
     /// A round of READs is complete. Where the client shares its cores with the server, the time of its own
     /// checks of the bytes belongs to the round.
     pub fn read_round(&mut self, now: Nanos, size: Size, took: Nanos) {
-        self.sizes[size as usize].client.add(now, took.0);
+        let queues = &mut self.sizes[size as usize];
+        if !queues.run.is_cold(Side::Client) {
+            queues.client.add(now, took.0);
+        }
     }
 
     /// A walk of READs met a change of what it read, torn or contended: the next ones may, too.
@@ -200,6 +234,31 @@ impl Selector {
 struct Queues {
     server: Times,
     client: Times,
+    run: Run,
+}
+
+/// Operations in a row that take the side that seems worse.
+#[derive(Clone, Debug, Default)]
+struct Run {
+    side: Option<Side>,
+    /// Operations to come, and times of that side that tell nothing.
+    left: u64,
+    cold: u64,
+}
+
+impl Run {
+    /// The side of the next operation, if it is one of the run.
+    fn next(&mut self) -> Option<Side> {
+        self.left = self.left.checked_sub(1)?;
+        self.side
+    }
+
+    /// Whether a time of this side tells nothing.
+    fn is_cold(&mut self, side: Side) -> bool {
+        let is_cold = self.cold > 0 && self.side == Some(side);
+        self.cold -= u64::from(is_cold);
+        is_cold
+    }
 }
 
 impl Queues {
@@ -209,6 +268,13 @@ impl Queues {
         let (server, client) = (self.server.mean(now, rule)?, self.client.mean(now, rule)?);
         let is_server = server.sum * client.count < u128::from(rounds) * client.sum * server.count;
         Some(if is_server { Side::Server } else { Side::Client })
+    }
+
+    /// Begins a run of operations of this side, with the first of them.
+    fn explore(&mut self, side: Side, operations: u64) -> Side {
+        let cold = if operations > COLD { COLD } else { 0 };
+        self.run = Run { side: Some(side), left: operations - 1, cold };
+        side
     }
 
     /// A side of which nothing is known, unless its first time is still awaited; else the one that is known.
@@ -249,6 +315,7 @@ struct Times {
     left_out: u128,
     /// How many of these bits mean anything.
     judged: u32,
+    stalls: Stalls,
     least: Least,
     /// When it was last taken because nothing was known of it.
     tried: Option<Nanos>,
@@ -263,6 +330,7 @@ impl Times {
         let left_out = self.is_far(took);
         self.left_out = (self.left_out << 1 | u128::from(left_out)) & VERDICTS;
         self.judged = (self.judged + 1).min(HISTORY as u32);
+        self.stalls.add(now, if left_out { took } else { 0 });
         if left_out {
             if 2 * self.left_out.count_ones() <= self.judged {
                 return;
@@ -289,11 +357,10 @@ impl Times {
     fn mean(&mut self, now: Nanos, rule: Rule) -> Option<Mean> {
         self.forget(now);
         let count = self.kept.len() as u128;
-        let least = match rule {
-            Rule::Queues => self.least.get(now),
-            Rule::Times => 0,
+        let sum = match rule {
+            Rule::Queues => self.sum.saturating_sub(count * u128::from(self.least.get(now))),
+            Rule::Times => self.sum + count * u128::from(self.stalls.share(now)),
         };
-        let sum = self.sum.saturating_sub(count * u128::from(least));
         (count > 0).then_some(Mean { sum, count })
     }
 
@@ -328,7 +395,47 @@ impl Times {
     fn clear(&mut self) {
         self.kept.clear();
         (self.sum, self.squares) = (0, 0);
-        (self.left_out, self.judged) = (0, 0);
+        (self.left_out, self.judged, self.stalls) = (0, 0, Stalls::default());
+    }
+}
+
+/// What was left out in the last [`STALLED`].
+#[derive(Clone, Debug, Default)]
+struct Stalls {
+    parts: [StallPart; STALL_PARTS],
+}
+
+/// The same of a part of time.
+#[derive(Clone, Copy, Debug, Default)]
+struct StallPart {
+    /// Its number: its moments in [`STALL_PART`]s.
+    number: u64,
+    /// Operations, and the times of those that were left out.
+    operations: u64,
+    lost: u64,
+}
+
+impl Stalls {
+    /// An operation, and its time if that was left out.
+    fn add(&mut self, now: Nanos, lost: u64) {
+        let number = now.0 / STALL_PART;
+        let part = &mut self.parts[(number % STALL_PARTS as u64) as usize];
+        if part.number != number {
+            *part = StallPart { number, ..StallPart::default() };
+        }
+        part.operations += 1;
+        part.lost = part.lost.saturating_add(lost);
+    }
+
+    /// How much of the time that was left out comes to each operation.
+    fn share(&self, now: Nanos) -> u64 {
+        let number = now.0 / STALL_PART;
+        let fresh = |part: &&StallPart| part.number <= number && number - part.number < STALL_PARTS as u64;
+        let sum = |(operations, lost): (u64, u64), part: &StallPart| {
+            (operations + part.operations, lost.saturating_add(part.lost))
+        };
+        let (operations, lost) = self.parts.iter().filter(fresh).fold((0, 0), sum);
+        lost.checked_div(operations).unwrap_or(0).min(TIME_MAX)
     }
 }
 

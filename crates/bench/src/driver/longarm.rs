@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use longarm_client::side::Side;
 use longarm_client::{Address, Any, ClusterClient, Error, Options, Reply, RequestId, Scan, Topology, Write};
 use serde_json::Value;
 
@@ -233,6 +234,12 @@ impl TargetFactory for LongarmFactory {
             limit += number("/memory_limit").unwrap_or(0);
         }
         info.settings.push(("transport".into(), longarm.client.describe()));
+        // Unless as by default.
+        let name = |side: Option<Side>| side.map_or("auto", Side::name).to_string();
+        let (own, usual) = (&self.options, Options::default());
+        let sides = [("scans by", own.scan_side, usual.scan_side), ("GETs by", own.get_side, usual.get_side)];
+        let unusual = sides.into_iter().filter(|(_, own, usual)| own != usual);
+        info.settings.extend(unusual.map(|(what, own, _)| (what.to_string(), name(own))));
         if limit > 0 {
             info.settings.push(("limit".into(), format!("{} MiB", limit >> 20)));
         }

@@ -46,6 +46,14 @@ pub(crate) struct Asked {
     pub(super) unix: UnixMillis,
 }
 
+/// Who is to make a page that is wanted soon, and what was done for it.
+pub(crate) struct Ahead {
+    side: Side,
+    asked: Option<Asked>,
+    /// How long that took.
+    took: Nanos,
+}
+
 /// Why there is no page yet.
 pub(super) enum Miss {
     /// No connection to a replica could be made.
@@ -80,23 +88,24 @@ pub(super) struct Tries {
 
 impl<T: Transport> Client<T> {
     /// The next page of a scan, which may have been asked for before.
-    pub(crate) fn next_page(&mut self, rest: &Rest, asked: Option<Asked>) -> Result<Came, Error> {
+    pub(crate) fn next_page(&mut self, rest: &Rest, ahead: Option<Ahead>) -> Result<Came, Error> {
         if rest.snapshot().is_some() {
-            return self.snapshot_page(rest, asked);
+            return self.snapshot_page(rest, ahead.and_then(|ahead| ahead.asked));
         }
-        if asked.is_some() {
-            return self.asked_page(rest, asked, &self.deadline());
-        }
-        let (deadline, size) = (&self.deadline(), Size::of_limit(rest.limit().into()));
-        let (began, side) = (now(), self.scan_side(rest));
+        let (deadline, size, began) = (&self.deadline(), Size::of_limit(rest.limit().into()), now());
+        let Ahead { side, asked, took } = match ahead {
+            Some(ahead) => ahead,
+            None => Ahead { side: self.scan_side(rest), asked: None, took: Nanos(0) },
+        };
         let walked = if side == Side::Client { self.walked_page(rest, deadline)? } else { None };
         let came = match walked {
             Some(came) => Ok(came),
-            None => self.asked_page(rest, None, deadline),
+            None => self.asked_page(rest, asked, deadline),
         };
-        // What a walk took in vain is part of its time.
+        // What a walk took in vain is part of its time. What the client did between the request and its
+        // answer is no part of the request's.
         let ended = now();
-        self.scans.selector.ended(ended, size, side, ended.since(began));
+        self.scans.selector.ended(ended, size, side, took + ended.since(began));
         came
     }
 
@@ -135,30 +144,32 @@ impl<T: Transport> Client<T> {
         })
     }
 
-    /// Asks for a page without waiting for anything; `None` if that is not possible now, or if the client is
-    /// to make it.
-    pub(crate) fn ask_ahead(&mut self, rest: &Rest) -> Option<Asked> {
+    /// Asks for a page without waiting for anything, if that is possible now, unless the client is to make
+    /// it.
+    pub(crate) fn ask_ahead(&mut self, rest: &Rest) -> Ahead {
         if rest.snapshot().is_some() {
-            return self.send_snapshot_page(rest).ok();
+            let asked = self.send_snapshot_page(rest).ok();
+            return Ahead { side: Side::Server, asked, took: Nanos(0) };
         }
-        if self.scan_side(rest) == Side::Client {
-            return None;
-        }
-        self.send_scan(rest).ok()
+        self.ask_by(rest, |client| client.send_scan(rest).ok())
     }
 
-    /// Asks for a page, unless the client is to make it; waits for a lease and for a connection, if there are
-    /// none.
-    pub(crate) fn ask_soon(&mut self, rest: &Rest) -> Option<Asked> {
+    /// The same, but waits for a lease and for a connection, if there are none.
+    pub(crate) fn ask_soon(&mut self, rest: &Rest) -> Ahead {
         if rest.snapshot().is_some() {
             return self.ask_ahead(rest);
         }
-        if self.scan_side(rest) == Side::Client {
-            return None;
-        }
-        let deadline = self.deadline();
-        let mut tries = Tries::default();
-        self.reach_replica(&mut tries, &deadline).and_then(|()| self.send_scan(rest)).ok()
+        self.ask_by(rest, |client| {
+            let deadline = client.deadline();
+            let mut tries = Tries::default();
+            client.reach_replica(&mut tries, &deadline).and_then(|()| client.send_scan(rest)).ok()
+        })
+    }
+
+    fn ask_by(&mut self, rest: &Rest, ask: impl FnOnce(&mut Client<T>) -> Option<Asked>) -> Ahead {
+        let (began, side) = (now(), self.scan_side(rest));
+        let asked = if side == Side::Server { ask(self) } else { None };
+        Ahead { side, asked, took: now().since(began) }
     }
 
     /// Has `send` ask until `take` finds what came good.

@@ -2,7 +2,7 @@
 
 use longarm_fabric::Transport;
 
-use super::ask::Asked;
+use super::ask::Ahead;
 use super::items::{Items, ScanItem, ScanItemRef};
 use super::made::Pinned;
 use super::page::Came;
@@ -14,7 +14,8 @@ use crate::error::Error;
 pub(crate) struct Pages {
     /// `None` at the end.
     rest: Option<Rest>,
-    asked: Option<Asked>,
+    /// What was done for the next page.
+    prepared: Option<Ahead>,
     /// Whether to ask for a page before it is needed.
     ahead: bool,
     /// The snapshot that they are of, if they are of one.
@@ -24,7 +25,7 @@ pub(crate) struct Pages {
 impl Pages {
     pub(crate) fn new(rest: Rest, ahead: bool) -> Pages {
         let pinned = rest.snapshot().cloned();
-        Pages { rest: Some(rest).filter(|rest| !rest.is_empty()), asked: None, ahead, pinned }
+        Pages { rest: Some(rest).filter(|rest| !rest.is_empty()), prepared: None, ahead, pinned }
     }
 
     /// Ends the snapshot, if they are of one.
@@ -42,17 +43,17 @@ impl Pages {
     /// Asks for the next page, if there is one. What keeps it from asking shows when the page is needed.
     pub(crate) fn ask<T: Transport>(&mut self, client: &mut Client<T>) {
         if let Some(rest) = &self.rest {
-            self.asked = client.ask_soon(rest);
+            self.prepared = Some(client.ask_soon(rest));
         }
     }
 
     /// The items of the next page; none at the end. After an error there are no more.
     pub(crate) fn next<T: Transport>(&mut self, client: &mut Client<T>) -> Result<Items, Error> {
         let Some(rest) = self.rest.take() else { return Ok(Items::default()) };
-        let came: Came = client.next_page(&rest, self.asked.take())?;
+        let came: Came = client.next_page(&rest, self.prepared.take())?;
         self.rest = came.leave(rest);
         if let Some(rest) = self.rest.as_ref().filter(|_| self.ahead) {
-            self.asked = client.ask_ahead(rest);
+            self.prepared = Some(client.ask_ahead(rest));
         }
         Ok(came.items)
     }

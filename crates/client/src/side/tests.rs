@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 mod queues;
+mod shared_core;
 
 const MS: u64 = 1_000_000;
 

@@ -83,7 +83,7 @@ fn show(report: &Report, args: &Args, output: &mut Output) -> Result<(), Failure
 /// Makes the targets. Longarm is the first, for the ratios are to the first.
 fn targets(args: &Args, plan: &Plan, config: &Config) -> Result<Vec<Box<dyn TargetFactory>>, Failure> {
     let mut targets: Vec<Box<dyn TargetFactory>> = Vec::new();
-    let own::ClientSetup { transport, options } = own::ClientSetup::of(config, args.cache)?;
+    let own::ClientSetup { transport, options } = own::ClientSetup::of(config, args)?;
     if config.cluster.is_some() {
         let mut cluster = connect::connect(config, "bench")?;
         // Connecting here, and not in the middle of the run, finds a group without a leader, and the leaders'

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use longarm_bench::Style;
+use longarm_client::side::Side;
 
 use crate::config::flags::ServerSettings;
 use crate::flags::{duration, size};
@@ -35,6 +36,28 @@ impl Transport {
             Transport::Shm => "shm",
             Transport::Tcp => "tcp",
             Transport::Verbs => "verbs",
+        }
+    }
+}
+
+/// Who does the work of scans and GETs.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SideArg {
+    /// The server
+    Server,
+    /// The client
+    Client,
+    /// Whichever was sooner done of late
+    Auto,
+}
+
+impl SideArg {
+    /// The side, if it is fixed.
+    pub fn fixed(self) -> Option<Side> {
+        match self {
+            SideArg::Server => Some(Side::Server),
+            SideArg::Client => Some(Side::Client),
+            SideArg::Auto => None,
         }
     }
 }
@@ -84,6 +107,11 @@ pub struct Args {
     /// elsewhere
     #[arg(long, value_name = "N")]
     pub cache: Option<usize>,
+
+    /// Who does the work of scans and GETs: the server, asked by requests; the client, by READs; or auto,
+    /// whichever was sooner done of late. By default auto for scans, the client for GETs
+    #[arg(long, value_name = "SIDE")]
+    pub side: Option<SideArg>,
 
     /// Open loop: operations a second over all clients; latency counts from the intended start
     #[arg(long, value_name = "N", value_delimiter = ',')]

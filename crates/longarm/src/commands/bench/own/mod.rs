@@ -108,12 +108,15 @@ pub struct ClientSetup {
 }
 
 impl ClientSetup {
-    /// Takes the setup from the configuration; each client remembers `cache` places.
-    pub fn of(config: &Config, cache: Option<usize>) -> Result<ClientSetup, Failure> {
+    /// Takes the setup from the configuration, and from what is said of each client.
+    pub fn of(config: &Config, args: &Args) -> Result<ClientSetup, Failure> {
         let options = connect::options(config, "bench")?;
         // A benchmark asks a loaded server; what is late is a figure, not a failure.
         let timeout = options.timeout.max(Duration::from_secs(10));
-        let options = Options { timeout, connect_timeout: timeout, cache, ..options };
+        let mut options = Options { timeout, connect_timeout: timeout, cache: args.cache, ..options };
+        if let Some(side) = args.side {
+            (options.scan_side, options.get_side) = (side.fixed(), side.fixed());
+        }
         Ok(ClientSetup { transport: connect::transport(config)?, options })
     }
 }
@@ -163,7 +166,7 @@ impl OwnServer {
         let replicas = replicas(args, plan);
         let place = Place::of(transport, replicas, args, config)?;
         let arguments = arguments(config, plan, transport, replicas);
-        let client = ClientSetup::of(config, args.cache)?;
+        let client = ClientSetup::of(config, args)?;
         let running = Mutex::new(Running::start(place, &arguments, &client)?);
         Ok(OwnServer { place, arguments, client, running, used: AtomicBool::new(false) })
     }
