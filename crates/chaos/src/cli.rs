@@ -22,6 +22,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::kind::{Kind, Shape, Ways};
 use crate::over::Over;
 use crate::program;
+use crate::stage::Probe;
 use crate::torture::{Bounds, Options, RESTING, Torture};
 
 /// What the user typed.
@@ -230,7 +231,7 @@ fn options(args: &Args, stop: Arc<AtomicBool>) -> Result<Options, Failure> {
         timing: args.times.timing(),
         memory: args.replica_memory + (args.items * 512).next_multiple_of(64 << 20),
         workers: args.replica_workers,
-        scans: args.groups == 1 && !args.no_scans,
+        scans: args.scans(),
         stop,
     })
 }
@@ -256,12 +257,18 @@ fn devices(args: &Args) -> Result<Vec<(String, Address)>, Failure> {
     (PORT..).zip(names).map(place).collect()
 }
 
+impl Args {
+    /// Whether clients scan. Several groups have no moment in common.
+    fn scans(&self) -> bool {
+        self.groups == 1 && !self.no_scans
+    }
+}
+
 fn head(args: &Args, transport: &str) -> String {
     let Times { lease, heartbeat, suspect, election } = &args.times;
     let bounds = Bounds::of(&args.times.timing());
     let times = [lease, heartbeat, suspect, election].map(|time| show_duration(*time));
     let [lease, heartbeat, suspect, election] = times;
-    let probes = if args.groups == 1 && !args.no_scans { 3 } else { 2 };
     let shape = match args.groups {
         1 => format!("{} replicas", args.replicas),
         groups => format!("{} nodes with replicas of {groups} groups", args.replicas),
@@ -271,7 +278,7 @@ fn head(args: &Args, transport: &str) -> String {
          heartbeat {heartbeat}, suspect {suspect}, election {election}; bounds: service {} s after a \
          fault, in sync {} s",
         args.clients,
-        probes * args.groups,
+        Probe::all(args.scans()).len() * usize::from(args.groups),
         args.seed,
         bounds.service.0 / 1_000_000_000,
         bounds.sync.0 / 1_000_000_000

@@ -17,6 +17,13 @@ pub enum Probe {
     Scan = 2,
 }
 
+impl Probe {
+    /// The probes of each group; `scans`: with one that scans.
+    pub fn all(scans: bool) -> &'static [Probe] {
+        if scans { &[Probe::Put, Probe::Get, Probe::Scan] } else { &[Probe::Put, Probe::Get] }
+    }
+}
+
 /// The answers to one probe.
 #[derive(Default)]
 struct Answers {
@@ -46,8 +53,7 @@ pub struct Stage {
 impl Stage {
     /// The state for clients of so many groups; `scans`: there are probes that scan.
     pub fn new(groups: usize, scans: bool) -> Stage {
-        let probes = if scans { 3 } else { 2 };
-        let answers = || (0..probes).map(|_| Mutex::default()).collect();
+        let answers = || Probe::all(scans).iter().map(|_| Mutex::default()).collect();
         Stage {
             ended: AtomicBool::default(),
             round: AtomicU32::default(),

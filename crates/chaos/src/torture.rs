@@ -247,8 +247,7 @@ impl Torture {
 
     fn start_clients(&mut self) -> Result<(), Failure> {
         let (groups, clients) = (0..usize::from(self.options.groups), self.options.clients);
-        let probes = [Probe::Put, Probe::Get, Probe::Scan];
-        let probes = &probes[..if self.options.scans { 3 } else { 2 }];
+        let probes = Probe::all(self.options.scans);
         let probes = groups.flat_map(|group| probes.iter().map(move |probe| Role::Probe(*probe, group)));
         let rest = (0..RESTING).map(|_| Role::Rests);
         let roles = probes.chain(rest).chain((0..clients).map(|one| Role::All(one, clients)));

@@ -25,7 +25,6 @@
 //! (5) Ours: where a server shares its core, most requests are answered as soon as ever, and then one waits
 //!     for as long as others have the core. By (1) that one is left out, though it may take half of all the
 //!     time. [`Rule::Times`] counts what was left out in the last [`STALLED`] as time of each operation.
-
 //! (6) Ours: who is asked after a rest takes longer, as a thread of a server sleeps then. By [`Rule::Times`]
 //!     [`RUN`] operations in a row take the side that seems worse, as seldom as all in all (2) says, and the
 //!     first [`COLD`] of them tell nothing.
@@ -315,8 +314,10 @@ struct Times {
     left_out: u128,
     /// How many of these bits mean anything.
     judged: u32,
-    stalls: Stalls,
-    least: Least,
+    /// What was left out of late.
+    stalls: Recent<Stalls, STALL_PART, STALL_PARTS>,
+    /// The least time of the last [`FRESH`].
+    least: Recent<Least, PART, PARTS>,
     /// When it was last taken because nothing was known of it.
     tried: Option<Nanos>,
 }
@@ -326,11 +327,11 @@ impl Times {
     fn add(&mut self, now: Nanos, took: u64) {
         self.forget(now);
         let took = took.min(TIME_MAX);
-        self.least.add(now, took);
+        self.least.part(now).add(took);
         let left_out = self.is_far(took);
         self.left_out = (self.left_out << 1 | u128::from(left_out)) & VERDICTS;
         self.judged = (self.judged + 1).min(HISTORY as u32);
-        self.stalls.add(now, if left_out { took } else { 0 });
+        self.stalls.part(now).add(if left_out { took } else { 0 });
         if left_out {
             if 2 * self.left_out.count_ones() <= self.judged {
                 return;
@@ -395,84 +396,87 @@ impl Times {
     fn clear(&mut self) {
         self.kept.clear();
         (self.sum, self.squares) = (0, 0);
-        (self.left_out, self.judged, self.stalls) = (0, 0, Stalls::default());
+        (self.left_out, self.judged, self.stalls) = (0, 0, Recent::default());
     }
 }
 
-/// What was left out in the last [`STALLED`].
-#[derive(Clone, Debug, Default)]
-struct Stalls {
-    parts: [StallPart; STALL_PARTS],
+/// What was noted in each of the last `PARTS` parts of time, which are `PART` nanoseconds long.
+#[derive(Clone, Debug)]
+struct Recent<T, const PART: u64, const PARTS: usize> {
+    /// With the number of the part: its moments in parts.
+    parts: [(u64, T); PARTS],
 }
 
-/// The same of a part of time.
+impl<T: Copy + Default, const PART: u64, const PARTS: usize> Default for Recent<T, PART, PARTS> {
+    fn default() -> Self {
+        Recent { parts: [(0, T::default()); PARTS] }
+    }
+}
+
+impl<T: Copy + Default, const PART: u64, const PARTS: usize> Recent<T, PART, PARTS> {
+    /// That of the part under way.
+    fn part(&mut self, now: Nanos) -> &mut T {
+        let number = now.0 / PART;
+        let (of, part) = &mut self.parts[(number % PARTS as u64) as usize];
+        if *of != number {
+            (*of, *part) = (number, T::default());
+        }
+        part
+    }
+
+    /// Those of all parts that count.
+    fn fresh(&self, now: Nanos) -> impl Iterator<Item = &T> {
+        let number = now.0 / PART;
+        let fresh = move |of: u64| of <= number && number - of < PARTS as u64;
+        self.parts.iter().filter(move |(of, _)| fresh(*of)).map(|(_, part)| part)
+    }
+}
+
+/// Operations, and the times of those that were left out.
 #[derive(Clone, Copy, Debug, Default)]
-struct StallPart {
-    /// Its number: its moments in [`STALL_PART`]s.
-    number: u64,
-    /// Operations, and the times of those that were left out.
+struct Stalls {
     operations: u64,
     lost: u64,
 }
 
 impl Stalls {
     /// An operation, and its time if that was left out.
-    fn add(&mut self, now: Nanos, lost: u64) {
-        let number = now.0 / STALL_PART;
-        let part = &mut self.parts[(number % STALL_PARTS as u64) as usize];
-        if part.number != number {
-            *part = StallPart { number, ..StallPart::default() };
-        }
-        part.operations += 1;
-        part.lost = part.lost.saturating_add(lost);
+    fn add(&mut self, lost: u64) {
+        self.operations += 1;
+        self.lost = self.lost.saturating_add(lost);
     }
+}
 
+impl Recent<Stalls, STALL_PART, STALL_PARTS> {
     /// How much of the time that was left out comes to each operation.
     fn share(&self, now: Nanos) -> u64 {
-        let number = now.0 / STALL_PART;
-        let fresh = |part: &&StallPart| part.number <= number && number - part.number < STALL_PARTS as u64;
-        let sum = |(operations, lost): (u64, u64), part: &StallPart| {
+        let sum = |(operations, lost): (u64, u64), part: &Stalls| {
             (operations + part.operations, lost.saturating_add(part.lost))
         };
-        let (operations, lost) = self.parts.iter().filter(fresh).fold((0, 0), sum);
+        let (operations, lost) = self.fresh(now).fold((0, 0), sum);
         lost.checked_div(operations).unwrap_or(0).min(TIME_MAX)
     }
 }
 
-/// Least time of each part of the last [`FRESH`], and so of all of it.
-#[derive(Clone, Debug)]
-struct Least {
-    parts: [Part; PARTS],
-}
-
-/// Least time of a part of time.
+/// The least time.
 #[derive(Clone, Copy, Debug)]
-struct Part {
-    /// Its number: its moments in [`PART`]s.
-    number: u64,
-    least: u64,
-}
+struct Least(u64);
 
 impl Default for Least {
     fn default() -> Least {
-        Least { parts: [Part { number: 0, least: TIME_MAX }; PARTS] }
+        Least(TIME_MAX)
     }
 }
 
 impl Least {
-    fn add(&mut self, now: Nanos, took: u64) {
-        let number = now.0 / PART;
-        let part = &mut self.parts[(number % PARTS as u64) as usize];
-        if part.number != number {
-            *part = Part { number, least: took };
-        }
-        part.least = part.least.min(took);
+    fn add(&mut self, took: u64) {
+        self.0 = self.0.min(took);
     }
+}
 
+impl Recent<Least, PART, PARTS> {
     fn get(&self, now: Nanos) -> u64 {
-        let number = now.0 / PART;
-        let fresh = |part: &&Part| part.number <= number && number - part.number < PARTS as u64;
-        self.parts.iter().filter(fresh).map(|part| part.least).min().unwrap_or(TIME_MAX)
+        self.fresh(now).map(|part| part.0).min().unwrap_or(TIME_MAX)
     }
 }
 

@@ -134,14 +134,14 @@ fn what_is_older_than_three_seconds_is_forgotten() {
 
 #[test]
 fn the_least_time_is_of_three_seconds() {
-    let mut least = Least::default();
+    let mut least = Recent::<Least, PART, PARTS>::default();
     assert_eq!(least.get(Nanos(5 * MS)), TIME_MAX);
-    least.add(Nanos(50 * MS), 10);
-    least.add(Nanos(60 * MS), 12);
-    least.add(Nanos(2000 * MS), 20);
+    least.part(Nanos(50 * MS)).add(10);
+    least.part(Nanos(60 * MS)).add(12);
+    least.part(Nanos(2000 * MS)).add(20);
     assert_eq!(least.get(Nanos(3499 * MS)), 10);
     assert_eq!(least.get(Nanos(3500 * MS)), 20);
-    least.add(Nanos(3500 * MS), 30);
+    least.part(Nanos(3500 * MS)).add(30);
     assert_eq!(least.get(Nanos(3500 * MS)), 20, "the part that the first had is used again");
     assert_eq!(least.get(Nanos(5499 * MS)), 20);
     assert_eq!(least.get(Nanos(5500 * MS)), 30);

@@ -121,8 +121,8 @@ impl<M: OwnedWords + Clone + 'static> Standby<M> {
 }
 
 impl<M: OwnedWords + Clone> Standby<M> {
-    /// Looks a little further; see [`Settled::look`]. First the index takes its memory, which is to be in
-    /// huge pages.
+    /// Looks a little further; see [`Settled::look`], also for what is returned. First the index takes its
+    /// memory, which is to be in huge pages.
     pub fn look(&mut self, sums: &SumKey, term: Term, floors: &[u64], bytes: u64) -> bool {
         if self.built.index.populate_some() {
             return false;
