@@ -5,6 +5,7 @@
 //! between them asserted at compile time.
 #![forbid(unsafe_code)]
 
+pub mod bytes;
 mod entry;
 pub mod limits;
 mod mutant;

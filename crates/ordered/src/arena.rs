@@ -138,9 +138,12 @@ impl OwnArena {
         (found == name).then(|| Seen::of(place, &entry, keys))
     }
 
-    /// Asks for the first lines of the entry at this offset, which is wanted soon: most entries have no more.
-    pub fn prefetch(&self, offset: u64) {
-        (0..2).for_each(|line| self.memory.prefetch(offset + line * LINE));
+    /// Asks for the first lines of the entries at these offsets, which are wanted soon: most entries have no
+    /// more. A prefetch whose page is not in the TLB does not retire before its page walk ends, so the walks
+    /// overlap only in a loop that does nothing else; the second lines come when the pages are known.
+    pub fn prefetch(&self, offsets: impl Iterator<Item = u64> + Clone) {
+        offsets.clone().for_each(|offset| self.memory.prefetch(offset));
+        offsets.for_each(|offset| self.memory.prefetch(offset + LINE));
     }
 
     /// The length of the entry at a place, in whole words, by its own first line; `None` if none begins

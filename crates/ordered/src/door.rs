@@ -141,9 +141,19 @@ impl<Q: QueuePair> ScanConnection<Q> {
 
     /// Sends an answer, when there is room for it.
     pub(crate) fn answer(&mut self, answer: Vec<u8>) {
+        self.answer_page(answer);
+    }
+
+    /// The same; the memory of an answer that was sent at once can be used again.
+    pub(crate) fn answer_page(&mut self, answer: Vec<u8>) -> Vec<u8> {
+        if self.late.is_empty() && self.mailbox.send(&mut self.qp, &[&answer]).is_ok() {
+            self.qp.ring();
+            return answer;
+        }
         self.late.push_back(answer);
         // What breaks here is found at the next turn.
         let _ = self.send_late();
+        Vec::new()
     }
 
     /// Answers whoever asked how the index stands.

@@ -362,7 +362,7 @@ impl<Q: QueuePair> Following<Q> {
                     break;
                 };
                 if let Some(later) = self.feed.ahead(stream, AHEAD) {
-                    arena.prefetch(later.offset);
+                    arena.prefetch(std::iter::once(later.offset));
                 }
                 let name = EntryName { term: self.term, stream, position: next.position };
                 match arena.find(name, next.offset, &mut self.taken.keys) {

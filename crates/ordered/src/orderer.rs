@@ -78,6 +78,8 @@ pub struct Orderer<Q> {
     spin: Nanos,
     /// Items of the page that was answered last, until it looks for more requests.
     shown: u32,
+    /// Memory for the next page.
+    room: Vec<u8>,
     log: Arc<dyn Fn(&str) + Send + Sync>,
     orders: Arc<Orders<Q>>,
     door: Arc<Door<Q>>,
@@ -118,6 +120,7 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
             options: options.options,
             spin: Nanos(options.spin.as_nanos() as u64),
             shown: 0,
+            room: Vec::new(),
             log: options.log,
             orders,
             door,
@@ -409,11 +412,12 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
                 }
                 wanted.rounds += 1;
                 let (arena, lag_us, snapshots) = (&self.arena, self.lag, &mut following.snapshots);
-                match wanted.make(Sources { tree, arena, snapshots, lag_us, now: began }) {
+                let room = std::mem::take(&mut self.room);
+                match wanted.make(Sources { tree, arena, snapshots, lag_us, now: began, room }) {
                     Ok(made) if wanted.kind == ScanKind::SnapshotPage => {
                         self.told.pages += 1;
                         self.shown = made.items;
-                        connection.answer(made.answer());
+                        self.room = connection.answer_page(made.answer());
                     }
                     Ok(made) => candidates.push(Candidate { connection: number, wanted, made }),
                     Err(NotMade::Stale) => connection.wanted.push_back(wanted),
@@ -455,7 +459,7 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
             } else {
                 self.told.pages += 1;
                 self.shown = made.items;
-                connection.answer(made.answer());
+                self.room = connection.answer_page(made.answer());
             }
         }
     }

@@ -314,7 +314,7 @@ impl<T: Transport> Client<T> {
     /// Checks that no item of the page was gone when the page was made. An item that is surely in time at
     /// `at` is; of another one the leader knows. If it still has this version, the item was there before.
     pub(super) fn check_time(&mut self, came: &Came, at: Nanos, deadline: &Deadline) -> Result<(), Miss> {
-        for item in came.items.iter().filter(|item| item.expiry != UnixMillis::NEVER) {
+        for item in came.items.that_end() {
             let link = self.connected().map_err(Miss::Leader)?;
             if link.is_in_time(item.expiry, at) {
                 continue;

@@ -146,9 +146,9 @@ impl<Q: QueuePair> ScanLink<Q> {
                     Place::new(region, at + from as u64, len as u32)
                 })
                 .collect();
-            let landed = self.read_all(&places, &Deadline::within(options.timeout))?;
+            self.read_all(&places, &Deadline::within(options.timeout))?;
             for (i, piece) in part.chunks_mut(READ_MAX as usize).enumerate() {
-                piece.copy_from_slice(self.landed(&landed, i));
+                piece.copy_from_slice(self.landed(i));
             }
             at += part.len() as u64;
         }
@@ -165,9 +165,9 @@ impl<Q: QueuePair> ScanLink<Q> {
         for item in &near {
             self.check_place(item.entry)?;
         }
-        let landed = self.read_all(&places, deadline)?;
+        self.read_all(&places, deadline)?;
         for (i, item) in near.iter().enumerate() {
-            wrong.extend(item.wrong(self.landed(&landed, i), &self.sums));
+            wrong.extend(item.wrong(self.landed(i), &self.sums));
         }
         let mut bytes = Vec::new();
         for item in far {

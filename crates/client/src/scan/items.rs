@@ -40,9 +40,9 @@ impl ScanItemRef<'_> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Listed {
     key_at: usize,
-    key_len: usize,
     value_at: usize,
-    value_len: usize,
+    value_len: u32,
+    key_len: u16,
     csn: Csn,
     expiry: UnixMillis,
 }
@@ -52,12 +52,14 @@ struct Listed {
 pub(crate) struct Items {
     bytes: Vec<u8>,
     list: Vec<Listed>,
+    /// Whether any of them may end.
+    end: bool,
 }
 
 impl Items {
     /// No items yet, and room for so many of so many bytes together.
     pub(crate) fn with_capacity(items: usize, bytes: usize) -> Items {
-        Items { bytes: Vec::with_capacity(bytes), list: Vec::with_capacity(items) }
+        Items { bytes: Vec::with_capacity(bytes), list: Vec::with_capacity(items), end: false }
     }
 
     /// The number of items.
@@ -68,7 +70,8 @@ impl Items {
     /// The item of this number.
     pub(crate) fn get(&self, number: usize) -> Option<ScanItemRef<'_>> {
         let &Listed { key_at, key_len, value_at, value_len, csn, expiry } = self.list.get(number)?;
-        let (key, value) = (&self.bytes[key_at..][..key_len], &self.bytes[value_at..][..value_len]);
+        let key = &self.bytes[key_at..][..usize::from(key_len)];
+        let value = &self.bytes[value_at..][..value_len as usize];
         Some(ScanItemRef { key, value, csn, expiry })
     }
 
@@ -87,30 +90,37 @@ impl Items {
         self.iter().map(|item| item.to_item()).collect()
     }
 
+    /// The items whose time may end.
+    pub(crate) fn that_end(&self) -> impl Iterator<Item = ScanItemRef<'_>> {
+        let all = if self.end { self.len() } else { 0 };
+        let items = (0..all).map_while(|number| self.get(number));
+        items.filter(|item| item.expiry != UnixMillis::NEVER)
+    }
+
     /// Appends an item.
     pub(crate) fn push(&mut self, item: &ScanItemRef<'_>) {
-        let &ScanItemRef { key, value, csn, expiry } = item;
-        let key_at = self.append(key);
-        let value_at = self.append(value);
-        let (key_len, value_len) = (key.len(), value.len());
-        self.list.push(Listed { key_at, key_len, value_at, value_len, csn, expiry });
+        self.push_key([item.key, &[]], item.csn, item.expiry);
+        self.set_value(self.list.len() - 1, item.value);
+    }
+
+    /// Appends an item without a value yet, whose key is in two parts.
+    pub(crate) fn push_key(&mut self, key: [&[u8]; 2], csn: Csn, expiry: UnixMillis) {
+        let key_at = self.bytes.len();
+        key.iter().for_each(|part| self.bytes.extend_from_slice(part));
+        let key_len = (self.bytes.len() - key_at) as u16;
+        self.end |= expiry != UnixMillis::NEVER;
+        self.list.push(Listed { key_at, value_at: key_at, value_len: 0, key_len, csn, expiry });
     }
 
     /// Sets the value of the item of this number, which had none.
     pub(crate) fn set_value(&mut self, number: usize, value: &[u8]) {
-        let value_at = self.append(value);
         let listed = &mut self.list[number];
-        (listed.value_at, listed.value_len) = (value_at, value.len());
+        (listed.value_at, listed.value_len) = (self.bytes.len(), value.len() as u32);
+        self.bytes.extend_from_slice(value);
     }
 
     /// Leaves the items before this number.
     pub(crate) fn truncate(&mut self, number: usize) {
         self.list.truncate(number);
-    }
-
-    fn append(&mut self, bytes: &[u8]) -> usize {
-        let at = self.bytes.len();
-        self.bytes.extend_from_slice(bytes);
-        at
     }
 }

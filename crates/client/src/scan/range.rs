@@ -1,5 +1,6 @@
 //! What a scan wants, and how much of it is left after a page.
 
+use std::cmp::Ordering;
 use std::ops::{Bound, RangeBounds};
 
 use longarm_base::limits::KEY_MAX;
@@ -191,8 +192,9 @@ impl Rest {
         self.page.min(u32::try_from(left).unwrap_or(u32::MAX))
     }
 
-    pub(crate) fn is_reverse(&self) -> bool {
-        self.reverse
+    /// How the key of an item compares with the key of the one shown before.
+    pub(crate) fn order(&self) -> Ordering {
+        if self.reverse { Ordering::Less } else { Ordering::Greater }
     }
 
     pub(crate) fn wants_values(&self) -> bool {

@@ -21,14 +21,16 @@ use longarm_base::{EntryRef, Mutant, Place, Term};
 use longarm_fabric::{QueuePair, Transport};
 use longarm_host::now;
 use longarm_index::tree::layout::{NODES_AT, header_places};
-use longarm_index::tree::{Header, NodeView, Pointer, Sight, TreeRange, TreeStep, TreeWalk};
+use longarm_index::tree::{
+    Header, NodeView, Pointer, Sight, SplitKey, TreeRange, TreeStep, TreeWalk, is_node,
+};
 use longarm_store::object;
 use longarm_store::progress::StreamMarks;
 use longarm_store::progress::layout::line_at;
 use longarm_wire::{ARENA_REGION, STREAMS_MAX, TreeMoment};
 
 use super::ask::{Asked, Miss, Tries, of_replica};
-use super::items::{Items, ScanItemRef};
+use super::items::Items;
 use super::link::ScanLink;
 use super::made::Made;
 use super::page::{Came, FarValue};
@@ -46,6 +48,9 @@ const LEAVES: usize = 16;
 pub(super) const VALUES: usize = 64;
 /// Values longer than this are READ one by one, as those that a server names.
 pub(super) const NEAR_MAX: u32 = 4096;
+/// Items for which a page has room at once, if it may have so many, and the bytes of an item.
+const ROOM: usize = 1024;
+const ROOM_EACH: usize = 64;
 /// Steps to the right on one level from which on the node that led there is forgotten.
 const RIGHTS: u32 = 2;
 
@@ -67,14 +72,11 @@ impl Leaves {
     fn take(&mut self, leaf: &NodeView<'_>, range: &TreeRange<'_>, limit: usize) -> Result<bool, Miss> {
         let slots = range.slots(leaf);
         let (first, count) = (slots.start, slots.len());
-        let mut key = Vec::new();
         for i in (0..count).map(|i| first + if range.reverse { count - 1 - i } else { i }) {
             let record = leaf.record(i).ok_or(DISTURBED)?;
             let Some(entry) = record.entry else { continue };
-            key.clear();
-            leaf.key(i).append_to(&mut key);
-            let (csn, expiry) = (record.csn, record.expiry);
-            self.items.push(&ScanItemRef { key: &key, value: &[], csn, expiry });
+            let SplitKey { prefix, suffix } = leaf.key(i);
+            self.items.push_key([prefix, suffix], record.csn, record.expiry);
             self.entries.push(entry);
             if self.items.len() >= limit {
                 self.more = true;
@@ -153,8 +155,8 @@ impl<Q: QueuePair> ScanLink<Q> {
             return Ok(None);
         }
         for _ in 0..AGAIN {
-            let landed = self.read_all(&header_places(self.streams), deadline)?;
-            let copies = [self.landed(&landed, 0), self.landed(&landed, 1)];
+            self.read_all(&header_places(self.streams), deadline)?;
+            let copies = [self.landed(0), self.landed(1)];
             if let Some(header) = Header::newest(copies, &self.sums) {
                 self.streams = header.applied.len();
                 self.nodes.turn_to(header.incarnation);
@@ -174,7 +176,8 @@ impl<Q: QueuePair> ScanLink<Q> {
         let (sums, bytes) = (self.sums.clone(), self.tree_bytes);
         let sight = Sight { header, sums: &sums, bytes };
         let (here, guesses, path) = Default::default();
-        let walker = Walker { link: self, sight, deadline, here, guesses, path, rights: 0, again: 0 };
+        let values = rest.wants_values();
+        let walker = Walker { link: self, sight, deadline, values, here, guesses, path, rights: 0, again: 0 };
         walker.run(&rest.range(), rest.limit() as usize)
     }
 
@@ -185,7 +188,7 @@ impl<Q: QueuePair> ScanLink<Q> {
         came: &mut Came,
         deadline: &Deadline,
     ) -> Result<(), Miss> {
-        let (mut near, mut places) = (Vec::new(), Vec::new());
+        let (mut near, mut places) = (Vec::with_capacity(VALUES), Vec::with_capacity(VALUES));
         for (number, &entry) in entries.iter().enumerate() {
             // The tree does not say how long the longest are; who asks the replica is told.
             if entry.len == 0 {
@@ -198,17 +201,31 @@ impl<Q: QueuePair> ScanLink<Q> {
                 near.push(number);
                 places.push(Place::new(ARENA_REGION, entry.offset, entry.len));
             }
+            if near.len() == VALUES {
+                self.take_values(&near, &places, came, deadline)?;
+                near.clear();
+                places.clear();
+            }
         }
-        for (near, places) in near.chunks(VALUES).zip(places.chunks(VALUES)) {
-            let landed = self.read_all(places, deadline).map_err(of_replica)?;
-            for (i, (&number, place)) in near.iter().zip(places).enumerate() {
-                let item = came.items.get(number).expect("an item of the page");
-                match object::read(self.landed(&landed, i), place.offset, &self.sums) {
-                    Ok(found) if found.csn == item.csn && found.key == item.key => {
-                        came.items.set_value(number, found.value);
-                    }
-                    _ => return Err(Miss::Again("a value moved")),
+        self.take_values(&near, &places, came, deadline)
+    }
+
+    /// READs the values of the items of these numbers.
+    fn take_values(
+        &mut self,
+        near: &[usize],
+        places: &[Place],
+        came: &mut Came,
+        deadline: &Deadline,
+    ) -> Result<(), Miss> {
+        self.read_all(places, deadline).map_err(of_replica)?;
+        for (i, (&number, place)) in near.iter().zip(places).enumerate() {
+            let item = came.items.get(number).expect("an item of the page");
+            match object::read(self.landed(i), place.offset, &self.sums) {
+                Ok(found) if found.csn == item.csn && found.key == item.key => {
+                    came.items.set_value(number, found.value);
                 }
+                _ => return Err(Miss::Again("a value moved")),
             }
         }
         Ok(())
@@ -237,8 +254,8 @@ impl<Q: QueuePair> ScanLink<Q> {
             }
             for used in used.chunks(VALUES).filter(|_| !Mutant::WalkNoMarks.is_on()) {
                 let places: Vec<Place> = used.iter().map(|leaf| leaf.mark_place(header.unit)).collect();
-                let landed = self.read_all(&places, deadline).map_err(of_replica)?;
-                let mark = |i| u64::from_le_bytes(self.landed(&landed, i).try_into().expect("a word"));
+                self.read_all(&places, deadline).map_err(of_replica)?;
+                let mark = |i| u64::from_le_bytes(self.landed(i).try_into().expect("a word"));
                 if used.iter().enumerate().any(|(i, leaf)| !header.still_has(*leaf, mark(i))) {
                     return Err(DISTURBED);
                 }
@@ -249,16 +266,23 @@ impl<Q: QueuePair> ScanLink<Q> {
     }
 }
 
-/// A node that was READ for a pointer.
-type Node = (Pointer, Arc<[u8]>);
+/// Where the bytes of a node are.
+enum Node {
+    /// An inner node that is remembered, and was whole when it was READ.
+    Remembered(Arc<[u8]>),
+    /// It was READ as number so many of those that were made together last.
+    Landed(usize),
+}
 
 /// A walk under way, with its READs.
 struct Walker<'a, Q> {
     link: &'a mut ScanLink<Q>,
     sight: Sight<'a>,
     deadline: &'a Deadline,
-    /// Leaves that were READ ahead.
-    here: Vec<Node>,
+    /// Whether the values are READ when all leaves are here.
+    values: bool,
+    /// Leaves that were READ ahead, and as which number; of no use after any other READ.
+    here: Vec<(Pointer, usize)>,
     /// Leaves that likely come next, in order.
     guesses: VecDeque<Pointer>,
     /// Inner nodes on the way down, which may be remembered ones.
@@ -271,7 +295,9 @@ struct Walker<'a, Q> {
 
 impl<Q: QueuePair> Walker<'_, Q> {
     fn run(mut self, range: &TreeRange<'_>, limit: usize) -> Result<Leaves, Miss> {
-        let mut leaves = Leaves::default();
+        let room = limit.min(ROOM);
+        let items = Items::with_capacity(room, room * ROOM_EACH);
+        let mut leaves = Leaves { items, entries: Vec::with_capacity(room), ..Leaves::default() };
         let (mut walk, first) = TreeWalk::start(range, None, &self.sight);
         let mut next = Next::of(&first);
         let per_leaf = (self.sight.header.items / self.sight.header.nodes.max(1)).max(1) as usize;
@@ -296,10 +322,25 @@ impl<Q: QueuePair> Walker<'_, Q> {
             let most = 1 + (limit - leaves.items.len()) / per_leaf;
             let node = self.node(pointer, most.min(LEAVES))?;
             last = pointer;
-            next = match walk.feed(pointer, &node, &self.sight) {
+            let (bytes, step) = match &node {
+                Node::Remembered(bytes) => (&**bytes, walk.feed_known(bytes, &self.sight)),
+                Node::Landed(number) => {
+                    let bytes = self.link.landed(*number);
+                    (bytes, walk.feed(pointer, bytes, &self.sight))
+                }
+            };
+            if let (1, TreeStep::Read(_)) = (pointer.level, &step) {
+                let parent = NodeView::parse(bytes, self.sight.header.unit).ok_or(DISTURBED)?;
+                self.guesses = walk.guesses(&parent).collect();
+            }
+            next = match step {
                 TreeStep::Leaf(leaf) => {
                     leaves.used.push(pointer);
-                    if leaves.take(&leaf, range, limit)? {
+                    let (before, is_full) = (leaves.entries.len(), leaves.take(&leaf, range, limit)?);
+                    if self.values {
+                        self.link.expect(&leaves.entries[before..]);
+                    }
+                    if is_full {
                         return Ok(leaves);
                     }
                     self.begin_way();
@@ -313,10 +354,6 @@ impl<Q: QueuePair> Walker<'_, Q> {
                 step => Next::of(&step),
             };
             self.note_way(pointer, next);
-            if let (1, Next::Read(_)) = (pointer.level, next) {
-                let parent = NodeView::parse(&node, self.sight.header.unit).ok_or(DISTURBED)?;
-                self.guesses = walk.guesses(&parent).collect();
-            }
         }
     }
 
@@ -327,37 +364,42 @@ impl<Q: QueuePair> Walker<'_, Q> {
     }
 
     /// The node of a pointer: remembered, READ ahead, or READ now, with some that likely come next.
-    fn node(&mut self, pointer: Pointer, most: usize) -> Result<Arc<[u8]>, Miss> {
+    fn node(&mut self, pointer: Pointer, most: usize) -> Result<Node, Miss> {
         if pointer.level > 0 {
             if let Some(node) = self.link.nodes.get(pointer) {
-                return Ok(node);
+                return Ok(Node::Remembered(node));
             }
-            let node = self.read(&[pointer])?.swap_remove(0).1;
-            self.link.nodes.keep(pointer, node.clone());
-            return Ok(node);
+            self.here.clear();
+            self.read(&[pointer])?;
+            let bytes = self.link.landed(0);
+            if is_node(pointer, bytes, &self.sight) {
+                let bytes = Arc::from(bytes);
+                self.link.nodes.keep(pointer, bytes);
+            }
+            return Ok(Node::Landed(0));
         }
         if let Some(at) = self.here.iter().position(|(leaf, _)| *leaf == pointer) {
-            return Ok(self.here.swap_remove(at).1);
+            return Ok(Node::Landed(self.here.swap_remove(at).1));
         }
         if let Some(at) = self.guesses.iter().position(|guess| *guess == pointer) {
             self.guesses.drain(..=at);
         }
         let ahead = (most - 1).min(self.guesses.len());
-        let wanted: Vec<Pointer> = [pointer].into_iter().chain(self.guesses.drain(..ahead)).collect();
-        let mut nodes = self.read(&wanted)?;
-        let first = nodes.remove(0).1;
-        self.here = nodes;
-        Ok(first)
+        // A guess outside of the region is none; the walk asks for nothing else that is.
+        let Sight { header, bytes, .. } = self.sight;
+        let guesses = self.guesses.drain(..ahead).filter(|guess| guess.place(header.unit, bytes).is_some());
+        let wanted: Vec<Pointer> = [pointer].into_iter().chain(guesses).collect();
+        self.read(&wanted)?;
+        self.here.clear();
+        self.here.extend(wanted.into_iter().zip(0..).skip(1));
+        Ok(Node::Landed(0))
     }
 
-    fn read(&mut self, nodes: &[Pointer]) -> Result<Vec<Node>, Miss> {
+    /// READs nodes, all of which are within the region.
+    fn read(&mut self, nodes: &[Pointer]) -> Result<(), Miss> {
         let Sight { header, bytes, .. } = self.sight;
-        // A guess outside of the region is none; the walk asks for nothing else that is.
-        let places = nodes.iter().filter_map(|node| Some((*node, node.place(header.unit, bytes)?)));
-        let (nodes, places): (Vec<Pointer>, Vec<Place>) = places.unzip();
-        let landed = self.link.read_all(&places, self.deadline).map_err(of_replica)?;
-        let node = |(i, pointer)| (pointer, Arc::from(self.link.landed(&landed, i)));
-        Ok(nodes.into_iter().enumerate().map(node).collect())
+        let places: Vec<Place> = nodes.iter().filter_map(|node| node.place(header.unit, bytes)).collect();
+        self.link.read_all(&places, self.deadline).map_err(of_replica)
     }
 
     /// A way down begins.

@@ -4,12 +4,13 @@
 //! Nothing of it is looked at before the header names the root, so nodes are written as they become full. A
 //! node is written when the next of its level is full, too, as it names that one's place.
 
+use longarm_base::bytes::common;
 use longarm_memory::{OwnedWords, SumKey};
 
 use super::edit;
 use super::encode::{Frame, Item, encode, separator_len};
 use super::layout::{CLASSES, Pointer, node};
-use super::node::{NodeView, SplitKey, common};
+use super::node::{NodeView, SplitKey};
 use super::owner::{Owner, Standing, TreeFull, TreeOptions};
 use super::record::{LeafRecord, Payload};
 use super::rules::Ages;

@@ -35,7 +35,7 @@ pub use layout::{Mark, Pointer, Unit};
 pub use node::{NodeView, SplitKey};
 pub use owner::{Owner, Standing, Step, Swept, TreeCounts, TreeFull, TreeOptions};
 pub use range::TreeRange;
-pub use reader::{Sight, TreeStep, TreeWalk};
+pub use reader::{Sight, TreeStep, TreeWalk, is_node};
 pub use record::LeafRecord;
 pub use rules::{Ages, EntryKind, TreeEntry};
 pub use verify::{TreeReport, newest_header, verify};

@@ -6,6 +6,8 @@
 
 use std::cmp::Ordering;
 
+use longarm_base::bytes::common;
+
 use super::layout::{Mark, Pointer, Shape, Slot, Span, Unit, head, node, unpack_fences};
 use super::record::LeafRecord;
 
@@ -72,11 +74,6 @@ impl<'a> SplitKey<'a> {
         key.extend_from_slice(self.prefix);
         key.extend_from_slice(self.suffix);
     }
-}
-
-/// Bytes that both begin with.
-pub fn common(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
 /// A node's bytes.

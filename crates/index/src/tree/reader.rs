@@ -133,6 +133,12 @@ impl TreeWalk {
         if view.level() > 0 { self.feed_inner(&view, sight) } else { self.feed_leaf(pointer, view, sight) }
     }
 
+    /// Takes the bytes of an inner node that was asked for, and comes from a cache of what [`is_node`] was
+    /// true of. It is not summed again.
+    pub fn feed_known<'b>(&mut self, bytes: &[u8], sight: &Sight<'_>) -> TreeStep<'b> {
+        self.feed_inner(&NodeView::of(bytes), sight)
+    }
+
     fn feed_inner<'b>(&mut self, view: &NodeView<'_>, sight: &Sight<'_>) -> TreeStep<'b> {
         let child = match self.side(view) {
             Side::Before => return TreeStep::Stale,
@@ -241,6 +247,11 @@ enum Side {
     Before,
     Here,
     Behind,
+}
+
+/// Whether bytes that were READ for a pointer are the node that it means.
+pub fn is_node(pointer: Pointer, bytes: &[u8], sight: &Sight<'_>) -> bool {
+    node_in(pointer, bytes, sight).is_ok()
 }
 
 /// The node that a pointer means, of bytes that were READ for it.

@@ -12,6 +12,9 @@
 //!
 //! An answer to a request for statistics has those of `stats.rs` instead of items.
 
+use std::cmp::Ordering;
+
+use longarm_base::bytes::common;
 use longarm_base::limits::{CSN_MAX, KEY_MAX, LINE, SEGMENT_BYTES, SEGMENTS_MAX};
 use longarm_base::{Csn, EntryRef, Term, UnixMillis};
 
@@ -172,7 +175,7 @@ impl ScanAnswerWriter {
     /// for it; the first item always has room.
     pub fn push(&mut self, item: &ScanItem<'_>) -> bool {
         debug_assert!(!item.key.is_empty() && item.key.len() <= KEY_MAX && item.csn.is_valid());
-        let shared = self.last.iter().zip(item.key).take_while(|(a, b)| a == b).count();
+        let shared = common(&self.last, item.key);
         let suffix = &item.key[shared..];
         let value = if self.keys_only { ScanValue::None } else { item.value };
         let (len, bytes) = match value {
@@ -186,10 +189,9 @@ impl ScanAnswerWriter {
         if self.count > 0 && full {
             return false;
         }
-        self.out.extend_from_slice(&(shared as u16).to_le_bytes());
-        self.out.extend_from_slice(&(suffix.len() as u16).to_le_bytes());
-        self.out.extend_from_slice(&len.to_le_bytes());
-        self.out.extend_from_slice(&(item.csn.0 | if expires { EXPIRES } else { 0 }).to_le_bytes());
+        let first = shared as u64 | (suffix.len() as u64) << 16 | u64::from(len) << 32;
+        let second = item.csn.0 | if expires { EXPIRES } else { 0 };
+        self.out.extend_from_slice([first.to_le_bytes(), second.to_le_bytes()].as_flattened());
         if expires {
             self.out.extend_from_slice(&item.expiry.0.to_le_bytes());
         }
@@ -208,6 +210,11 @@ impl ScanAnswerWriter {
     /// The number of items so far.
     pub fn count(&self) -> u32 {
         self.count
+    }
+
+    /// The key of the last item; empty if there is none.
+    pub fn last_key(&self) -> &[u8] {
+        &self.last
     }
 
     /// The answer. Only a page that is Ok has items.
@@ -301,7 +308,8 @@ impl<'a> ScanAnswer<'a> {
     /// The items, in the page's order.
     pub fn items(&self) -> ScanItems<'a> {
         let left = if self.counted { 0 } else { self.count };
-        ScanItems { fields: self.body, left, keys_only: self.keys_only, key: Vec::new() }
+        let keys_only = self.keys_only;
+        ScanItems { fields: self.body, left, keys_only, key: Vec::new(), order: None }
     }
 }
 
@@ -336,11 +344,18 @@ pub struct ScanItems<'a> {
     left: u32,
     keys_only: bool,
     key: Vec<u8>,
+    /// How each key is to compare with the one before it, if that matters.
+    order: Option<Ordering>,
 }
 
 impl ScanItems<'_> {
-    /// The next item, which lasts until the one after it is asked for; `None` behind the last. Whether keys
-    /// ascend, or descend, the client checks: the answer does not say its direction.
+    /// The same items, if each key compares so with the one before it: greater in a page that goes up, less in
+    /// one that goes down. The answer does not say its direction.
+    pub fn in_order(self, order: Ordering) -> Self {
+        ScanItems { order: Some(order), ..self }
+    }
+
+    /// The next item, which lasts until the one after it is asked for; `None` behind the last.
     #[allow(clippy::should_implement_trait, reason = "an item borrows the key that the next one changes")]
     pub fn next(&mut self) -> Result<Option<ScanItem<'_>>, Bad> {
         if self.left == 0 {
@@ -348,7 +363,8 @@ impl ScanItems<'_> {
         }
         let mut fields = Fields(self.fields);
         self.left -= 1;
-        let taken = take_item(&mut fields, &mut self.key, self.keys_only);
+        let order = self.order.filter(|_| !self.key.is_empty());
+        let taken = take_item(&mut fields, &mut self.key, order, self.keys_only);
         if taken.is_err() {
             self.left = 0;
         }
@@ -361,14 +377,17 @@ impl ScanItems<'_> {
     }
 }
 
-/// Takes an item; `key` is that of the item before, and then its own.
+/// Takes an item; `key` is that of the item before, and then its own. The two share what the item says, and
+/// no more, so that the byte behind that tells their order.
 fn take_item<'a>(
     fields: &mut Fields<'a>,
     key: &mut Vec<u8>,
+    wanted: Option<Ordering>,
     keys_only: bool,
 ) -> Result<(Csn, UnixMillis, ScanValue<'a>), Bad> {
-    let (shared, suffix) = (usize::from(fields.u16()?), usize::from(fields.u16()?));
-    let (len, csn) = (fields.u32()?, fields.u64()?);
+    let (first, csn) = (fields.u64()?, fields.u64()?);
+    let (shared, suffix, len) = (first as u16, (first >> 16) as u16, (first >> 32) as u32);
+    let (shared, suffix) = (usize::from(shared), usize::from(suffix));
     if shared > key.len() || shared + suffix == 0 || shared + suffix > KEY_MAX {
         return Err(Bad("a key of an impossible length"));
     }
@@ -381,8 +400,12 @@ fn take_item<'a>(
         return Err(Bad("an item of no version"));
     }
     let suffix = fields.bytes(suffix)?;
-    if suffix.first() == key.get(shared) {
+    let order = suffix.first().cmp(&key.get(shared));
+    if order == Ordering::Equal {
         return Err(Bad("a key that shares more with the one before than it says"));
+    }
+    if wanted.is_some_and(|wanted| order != wanted) {
+        return Err(Bad("a key out of the page's order"));
     }
     key.truncate(shared);
     key.extend_from_slice(suffix);

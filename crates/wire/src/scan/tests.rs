@@ -1,5 +1,6 @@
 //! Messages of a scan come back as they were sent; any other bytes are refused and never panic.
 
+use std::cmp::Ordering;
 use std::ops::Bound;
 
 use longarm_base::limits::KEY_MAX;
@@ -172,6 +173,16 @@ proptest! {
             prop_assert_eq!(read.next(), Ok(Some(ScanItem { value, ..*item })));
         }
         prop_assert_eq!(read.next(), Ok(None));
+        for order in [Ordering::Less, Ordering::Greater] {
+            let mut read = answer.items().in_order(order);
+            let pairs = items[..written].windows(2);
+            let good = pairs.take_while(|pair| pair[1].key.cmp(pair[0].key) == order).count();
+            for item in &items[..written.min(1 + good)] {
+                prop_assert_eq!(read.next().map(|read| read.map(|read| read.key)), Ok(Some(item.key)));
+            }
+            prop_assert_eq!(read.next().is_err(), written > 1 + good);
+            prop_assert_eq!(read.next(), Ok(None), "nothing comes after an error, nor behind the last");
+        }
         for cut in 0..message.len() {
             prop_assert!(wrong(&message[..cut]).is_some(), "{} bytes", cut);
         }

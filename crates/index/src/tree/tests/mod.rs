@@ -139,7 +139,12 @@ impl<M: OwnedWords> Bed<M> {
             };
             let mut bytes = vec![0; pointer.bytes(header.unit)];
             self.memory.copy_out(pointer.at(header.unit), &mut bytes);
-            step = match walk.feed(pointer, &bytes, &sight) {
+            // Every other inner node as if it was remembered.
+            let fed = match pointer.level > 0 && reads % 2 == 0 && is_node(pointer, &bytes, &sight) {
+                true => walk.feed_known(&bytes, &sight),
+                false => walk.feed(pointer, &bytes, &sight),
+            };
+            step = match fed {
                 TreeStep::Read(next) => TreeStep::Read(next),
                 TreeStep::Leaf(leaf) => {
                     show(&leaf, range, &mut all);
