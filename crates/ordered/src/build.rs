@@ -9,13 +9,15 @@
 //!     them is applied by then, so a tree that has all that a later sample says is right again.
 //! (4) Of each key the newest version counts, and of its copies the youngest.
 
+use std::ops::Range;
+
 use longarm_base::{Csn, Term};
 use longarm_index::tree::{Builder, EntryKind, LeafRecord, Owner, Standing, TreeFull};
 use longarm_memory::{Mapped, Words};
 use longarm_store::SegmentUse;
 
 use crate::arena::{OwnArena, Seen};
-use crate::rank::rank;
+use crate::rank::{Ranked, halve, in_order, number, sort};
 
 /// The tree of a replica.
 pub(crate) type Tree = Owner<Mapped, OwnArena>;
@@ -71,6 +73,14 @@ impl Build {
         self.right_at = right_at;
     }
 
+    /// Notes what was found without a look.
+    #[cfg(test)]
+    pub fn found(&mut self, key: &[u8], seen: Seen) {
+        let key_at = (self.keys.len(), key.len());
+        self.keys.extend_from_slice(key);
+        self.found.push(Seen { key: key_at, ..seen });
+    }
+
     /// How many hundredths of the segments were looked at.
     pub fn percent(&self) -> u8 {
         (self.next * 100).checked_div(self.uses.0.len()).unwrap_or(100) as u8
@@ -101,26 +111,80 @@ impl Build {
         self.uses.0.iter().any(|use_of| !use_of.stands(memory))
     }
 
-    /// Makes the tree, in the memory of an older one, and says which positions it must have to be right. It
-    /// stands where the feed goes on.
-    pub fn finish(self, older: Tree, incarnation: u64) -> Result<(Tree, Vec<u64>), TreeFull> {
+    /// All was looked at: the tree is written into the memory of an older one.
+    pub fn write(self, older: Tree, incarnation: u64) -> Writing {
         let Build { term, until, right_at, keys, found, .. } = self;
         let mut ranks = Vec::new();
-        rank(&found, &keys, &mut ranks);
-        let mut builder = Builder::anew(older, incarnation);
-        for versions in ranks.chunk_by(|a, b| a.is_of_key(*b, &found, &keys)) {
-            let newest = &found[versions.last().expect("a chunk has an entry").number()];
-            // Until the tree is right, the copy of an entry may be all that is left of it: each counts, and
-            // so does each marker.
-            let entry = match newest.kind {
-                EntryKind::Put | EntryKind::Move => Some(newest.place),
-                EntryKind::Tombstone => None,
-                EntryKind::Noop => continue,
-            };
-            let record = LeafRecord { csn: newest.csn, entry, expiry: newest.expiry };
-            builder.push(newest.key(&keys), &record)?;
-        }
-        let standing = Standing { term, stable: Csn::NONE, applied: &until };
-        Ok((builder.finish(&standing)?, right_at))
+        number(&found, &keys, &mut ranks);
+        let (whole, builder) = (0..ranks.len(), Builder::anew(older, incarnation));
+        Writing { term, until, right_at, keys, found, ranks, unsorted: vec![whole], last: None, builder }
     }
+}
+
+/// Entries that are put in order and written at once.
+const PART: usize = 16_384;
+
+/// A tree that is written from what was looked at.
+pub(crate) struct Writing {
+    term: Term,
+    until: Vec<u64>,
+    right_at: Vec<u64>,
+    keys: Vec<u8>,
+    found: Vec<Seen>,
+    ranks: Vec<Ranked>,
+    /// Parts of the entries, each of which is behind the next, that are in no order yet.
+    unsorted: Vec<Range<usize>>,
+    /// The last entry that was seen in order; it counts if no other of its key comes.
+    last: Option<Ranked>,
+    builder: Builder<Mapped, OwnArena>,
+}
+
+impl Writing {
+    /// How many hundredths of the entries were written.
+    pub fn percent(&self) -> u8 {
+        let left =
+            self.unsorted.first().map_or(0, |last| last.end - self.unsorted[self.unsorted.len() - 1].start);
+        ((self.ranks.len() - left) * 100).checked_div(self.ranks.len()).unwrap_or(100) as u8
+    }
+
+    /// Orders and writes some more; whether all is written.
+    pub fn go_on(&mut self) -> Result<bool, TreeFull> {
+        let Some(part) = self.unsorted.pop() else { return Ok(true) };
+        let ranks = &mut self.ranks[part.clone()];
+        if ranks.len() > PART {
+            let middle = part.start + halve(ranks, &self.found, &self.keys);
+            self.unsorted.extend([middle..part.end, part.start..middle]);
+            return Ok(false);
+        }
+        sort(ranks, &self.found, &self.keys);
+        for ranked in in_order(&self.ranks[part], &self.found, &self.keys) {
+            let before = self.last.replace(ranked);
+            if let Some(before) = before.filter(|before| !before.is_of_key(ranked, &self.found, &self.keys)) {
+                push(&mut self.builder, &self.found[before.number()], &self.keys)?;
+            }
+        }
+        Ok(self.unsorted.is_empty())
+    }
+
+    /// The tree, once all is written, and which positions it must have to be right. It stands where the feed
+    /// goes on.
+    pub fn finish(mut self) -> Result<(Tree, Vec<u64>), TreeFull> {
+        if let Some(last) = self.last {
+            push(&mut self.builder, &self.found[last.number()], &self.keys)?;
+        }
+        let standing = Standing { term: self.term, stable: Csn::NONE, applied: &self.until };
+        Ok((self.builder.finish(&standing)?, self.right_at))
+    }
+}
+
+/// Adds the newest entry of a key. Until the tree is right, the copy of an entry may be all that is left of
+/// it: each counts, and so does each marker.
+fn push(builder: &mut Builder<Mapped, OwnArena>, newest: &Seen, keys: &[u8]) -> Result<(), TreeFull> {
+    let entry = match newest.kind {
+        EntryKind::Put | EntryKind::Move => Some(newest.place),
+        EntryKind::Tombstone => None,
+        EntryKind::Noop => return Ok(()),
+    };
+    let record = LeafRecord { csn: newest.csn, entry, expiry: newest.expiry };
+    builder.push(newest.key(keys), &record)
 }

@@ -7,20 +7,19 @@
 use longarm_base::{Csn, Mutant, Nanos, Term};
 use longarm_fabric::QueuePair;
 use longarm_index::tree::{EntryKind, Standing, TreeFull};
-use longarm_memory::{Mapped, Words};
-use longarm_replica::page;
+use longarm_memory::Mapped;
 use longarm_store::progress::StreamMarks;
 use longarm_store::progress::layout::line_at;
 use longarm_store::{Settled, survey};
 
 use crate::arena::{EntryName, OwnArena, Seen};
-use crate::build::{Build, Tree, Uses};
+use crate::build::{Build, Tree, Uses, Writing};
 use crate::conflicts::Conflicts;
 use crate::feed::{Feed, Gap};
 use crate::leader::{Connector, Gone, LANDING, Leader};
-use crate::order::StableOf;
 use crate::rank::{Ranked, in_order, rank};
 use crate::snapshot::Snapshots;
+use crate::source::Source;
 
 /// The most entries that are taken in one step.
 pub(crate) const STEP: usize = 4096;
@@ -66,39 +65,6 @@ impl From<TreeFull> for Trouble {
     }
 }
 
-/// Where the stable point comes from, and what this replica surely has.
-pub(crate) enum Source {
-    /// The page that the leader WRITEs.
-    Page(Mapped),
-    /// The replica's own engine: it has all that it wrote.
-    Own(StableOf),
-}
-
-impl Source {
-    fn stable(&self) -> Csn {
-        match self {
-            Source::Page(page) => Csn(page.load(page::STABLE)),
-            Source::Own(stable) => stable(),
-        }
-    }
-
-    /// A number that grows with whatever the leader's heartbeats tell of so many streams: once an entry is
-    /// applied, or acknowledged by this replica.
-    fn told(&self, streams: usize) -> Option<u64> {
-        let Source::Page(page) = self else { return None };
-        let floors = (0..streams).map(|stream| page.load(page::floor_at(stream)));
-        Some(floors.fold(page.load(page::STABLE), u64::wrapping_add))
-    }
-
-    /// This replica surely has all positions of the stream below, except reclaimed ones.
-    fn floor(&self, stream: usize) -> u64 {
-        match self {
-            Source::Page(page) => page.load(page::floor_at(stream)),
-            Source::Own(_) => u64::MAX,
-        }
-    }
-}
-
 /// How far the tree of this term is.
 enum Stage {
     /// Nothing was sampled yet.
@@ -107,6 +73,9 @@ enum Stage {
     Awaited { build: Build, applied: Vec<u64>, covered: Option<Nanos> },
     /// The arena is looked at. What the feed brings waits.
     Building(Build),
+    /// What was found is put in order and written. `torn`: some of it may have been lost before it was looked
+    /// at.
+    Writing { writing: Box<Writing>, torn: bool },
     /// The tree is there, and right once it has these positions.
     Settling(Vec<u64>),
     /// The tree is right.
@@ -196,14 +165,20 @@ impl<Q: QueuePair> Following<Q> {
     pub fn percent(&self) -> u8 {
         match &self.stage {
             Stage::Begun | Stage::Awaited { .. } => 0,
-            Stage::Building(build) => build.percent(),
+            Stage::Building(build) => build.percent() / 2,
+            Stage::Writing { writing, .. } => 50 + writing.percent() / 2,
             Stage::Settling(_) | Stage::Ready => 100,
         }
     }
 
-    /// Whether the arena is being looked at: there is more to do at once.
+    /// Whether the tree is being built: there is more to do at once.
     pub fn is_busy(&self) -> bool {
-        matches!(self.stage, Stage::Building(_))
+        matches!(self.stage, Stage::Building(_) | Stage::Writing { .. })
+    }
+
+    /// Whether the tree is being written: it is here, and nowhere else.
+    pub fn is_writing(&self) -> bool {
+        matches!(self.stage, Stage::Writing { .. })
     }
 
     /// Entries that were applied at the last sample and are not in the tree.
@@ -427,7 +402,16 @@ impl<Q: QueuePair> Following<Q> {
                     self.stage = Stage::Building(build);
                     return Ok(0);
                 }
-                self.finish(build, tree, arena, draw(), now)?;
+                let torn = build.is_torn(arena.view().memory) && !Mutant::BuildOnce.is_on();
+                let writing = build.write(tree.take().expect("the memory of a tree"), draw());
+                self.stage = Stage::Writing { writing: Box::new(writing), torn };
+                Ok(0)
+            }
+            Stage::Writing { mut writing, torn } => {
+                match writing.go_on()? {
+                    true => self.settle(*writing, torn, tree, arena, now)?,
+                    false => self.stage = Stage::Writing { writing, torn },
+                }
                 Ok(0)
             }
             stage @ (Stage::Settling(_) | Stage::Ready) => {
@@ -479,18 +463,16 @@ impl<Q: QueuePair> Following<Q> {
         Stage::Awaited { build, applied, covered: since }
     }
 
-    /// All was looked at: makes the tree.
-    fn finish(
+    /// All was written: the tree is there.
+    fn settle(
         &mut self,
-        build: Build,
+        writing: Writing,
+        torn: bool,
         tree: &mut Option<Tree>,
         arena: &mut OwnArena,
-        incarnation: u64,
         now: Nanos,
     ) -> Result<(), Trouble> {
-        let torn = build.is_torn(arena.view().memory) && !Mutant::BuildOnce.is_on();
-        let older = tree.take().expect("the memory of a tree");
-        let (made, right_at) = build.finish(older, incarnation)?;
+        let (made, right_at) = writing.finish()?;
         // What waits was taken from the feed, and goes into the tree first.
         let made = tree.insert(made);
         self.stage = Stage::Settling(right_at);
@@ -543,7 +525,8 @@ impl<Q: QueuePair> Following<Q> {
         }
         let sweeps = tree.counts().markers > 0;
         let mut step = tree.begin();
-        step.apply_all(in_order(ranks, entries).map(|seen| seen.tree_entry(keys)))?;
+        let entries_of = |ranked: Ranked| entries[ranked.number()].tree_entry(keys);
+        step.apply_all(in_order(ranks, entries, keys).map(entries_of))?;
         if sweeps {
             step.sweep(SWEEP);
         }

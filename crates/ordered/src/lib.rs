@@ -27,6 +27,7 @@ mod orderer;
 mod page;
 mod rank;
 mod snapshot;
+mod source;
 mod stand_in;
 #[cfg(test)]
 mod tests;

@@ -14,9 +14,10 @@ use longarm_wire::{OrderedStage, OrderedStats, ScanHead, ScanKind, ScanStatus, p
 use crate::arena::OwnArena;
 use crate::build::Tree;
 use crate::door::{Door, ScanConnection};
-use crate::following::{Following, Look, STEP, Source, Trouble};
+use crate::following::{Following, Look, STEP, Trouble};
 use crate::order::{Kept, Order, Orders};
 use crate::page::{Made, NotMade, Sources, Wanted};
+use crate::source::Source;
 use crate::stand_in::{Demand, Led, StandIn};
 
 /// The time between two looks at the leader's words while no request waits: as long as they bring something,
@@ -206,9 +207,12 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
         self.uproot();
     }
 
-    /// Gives the tree's memory back.
+    /// Gives the tree's memory back: all that there is, if it was lost while it was written.
     fn uproot(&mut self) {
-        self.tree.take().into_iter().for_each(Tree::end);
+        match self.tree.take() {
+            Some(tree) => tree.end(),
+            None => self.memory.discard(0, self.memory.bytes()),
+        }
     }
 
     /// Follows the term of `next` from where the tree is, if the tree is still good for that.
@@ -260,9 +264,12 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
         }
     }
 
-    /// An empty tree, if there is none.
+    /// An empty tree, if there is none and none is being written.
     fn plant(&mut self) -> Result<(), TreeFull> {
-        if self.tree.is_none() {
+        let is_written = self.following.as_ref().is_some_and(Following::is_writing);
+        if self.tree.is_none() && !is_written {
+            // One that was given up while it was written may have left nodes here.
+            self.memory.discard(0, self.memory.bytes());
             let tree = Owner::create(
                 self.memory.clone(),
                 self.arena.clone(),
@@ -381,11 +388,7 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
         if let Some(following) = &mut self.following {
             following.begin_anew();
         }
-        match self.tree {
-            Some(_) => self.uproot(),
-            // It was lost while it was built, and all of its memory was used by then.
-            None => self.memory.discard(0, self.memory.bytes()),
-        }
+        self.uproot();
         ScanStatus::Full
     }
 

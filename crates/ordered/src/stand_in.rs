@@ -4,8 +4,9 @@
 use longarm_base::{Nanos, Term};
 use longarm_memory::Mapped;
 
-use crate::following::{Following, Source};
+use crate::following::Following;
 use crate::order::StableOf;
+use crate::source::Source;
 
 /// How long clients must have come before the leader builds a tree: in the moments after a change of leader
 /// they come, too, and a follower's tree is ready soon.

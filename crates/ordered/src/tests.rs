@@ -5,6 +5,7 @@
 mod held;
 mod orders;
 mod outcomes;
+mod writing;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -25,8 +26,9 @@ use proptest::prelude::*;
 
 use crate::arena::OwnArena;
 use crate::build::{Build, Tree, Uses};
-use crate::following::{Following, Look, Source, Trouble};
+use crate::following::{Following, Look, Trouble};
 use crate::page::{Made, NotMade, Sources, Wanted};
+use crate::source::Source;
 
 const TERM: Term = Term::new(3, ReplicaId(1));
 const KEYS: u8 = 9;
@@ -463,7 +465,9 @@ fn a_tree_that_was_built_stands_where_the_feed_goes_on() {
     let mut build = Build::new(TERM, vec![1, 0], Uses::now(&mut world.arena));
     put(&mut world, 2);
     while !build.look(&world.arena) {}
-    let (tree, right_at) = build.finish(world.tree.take().expect("a tree"), 9).expect("room");
+    let mut writing = build.write(world.tree.take().expect("a tree"), 9);
+    while !writing.go_on().expect("room") {}
+    let (tree, right_at) = writing.finish().expect("room");
     let header = newest_header(tree.memory(), &sums()).expect("a header");
     assert_eq!((header.applied, header.items, right_at), (vec![1, 0], 1, vec![1, 0]));
 }

@@ -12,12 +12,15 @@
 //! that a structure knows of, `resident` what the process has more of than before: of a tree with its owner's
 //! copies of nodes. `again` is measured last: scans see what was put in once. `tree` and `built` have nodes
 //! as the product does, `tree-4` those of 4 KiB where keys allow it; `node` is the mean.
+//!
+//! `cargo run --release -p lab-ordered reads [KEYS]` counts the READs of a search instead, see `reads.rs`.
 
 mod btreemap;
 mod keys;
 mod measure;
 mod ordered;
 mod process;
+mod reads;
 mod skiplist;
 mod tree;
 
@@ -28,8 +31,15 @@ use measure::{HEAD, Structure, measure};
 
 #[allow(clippy::print_stdout, reason = "the table is what an experiment is for")]
 fn main() {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+    let mut args: Vec<String> = std::env::args().skip(1).collect();
+    let counts_reads = args.first().is_some_and(|first| first == "reads");
+    if counts_reads {
+        args.remove(0);
+    }
     let keys: u64 = args.first().map_or(1_000_000, |keys| keys.parse().expect("a number of keys"));
+    if counts_reads {
+        return reads::table(keys);
+    }
     let kind = args.get(1).map(|name| Kind::named(name).expect("a kind of keys, such as random-16"));
     if let (Some(kind), Some(name)) = (kind, args.get(2)) {
         let structure = Structure::named(name).expect("a structure, such as tree-1 or skiplist-4");

@@ -3,9 +3,10 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use crate::btreemap::Map;
-use crate::keys::Kind;
+use crate::keys::{Keys, Kind};
 use crate::measure::{Structure, measure};
 use crate::ordered::{Entry, Item, Ordered};
+use crate::reads::row;
 use crate::skiplist::{LEVELS, Skiplist, height_of};
 use crate::tree::{Shape, Tree};
 
@@ -155,4 +156,24 @@ fn nodes_are_about_as_large_as_asked_for() {
     }
     let row = measure(Structure::Tree(Some(8)), Kind::Random(1024), 2000);
     assert!(row.bytes.is_some_and(|bytes| (1024.0..4096.0).contains(&bytes)), "{row}");
+}
+
+/// A search READs each level that is not remembered once, and nothing else: one READ where all inner nodes are
+/// remembered. Larger nodes take fewer READs and more bytes.
+#[test]
+fn a_search_reads_the_levels_that_are_not_remembered() {
+    let kind = Kind::Random(16);
+    let keys = Keys::new(kind, 60_000);
+    let rows = [1, 2, 4, 8].map(|kib| row(&keys, kind, kib));
+    for row in &rows {
+        for searches in &row.searches {
+            assert_eq!(searches.reads, (row.levels - searches.remembered) as f64, "{row}");
+            let node = searches.bytes / searches.reads / 1024.0;
+            assert!((0.5..2.0).contains(&(node / row.node_kib as f64)), "{row}");
+        }
+        let last = row.searches.last().expect("a tree has levels");
+        assert!(last.reads == 1.0 && last.cache_bytes < 2 << 20, "{row}");
+    }
+    assert!(rows.windows(2).all(|pair| pair[0].levels >= pair[1].levels), "{rows:?}");
+    assert!(rows[0].levels > rows[3].levels);
 }

@@ -1,6 +1,7 @@
 //! The ordered tree of `longarm-index`, with nodes of several sizes.
 
 use std::ops::{Bound, ControlFlow};
+use std::sync::LazyLock;
 
 use longarm_base::{Csn, EntryRef, Term, UnixMillis};
 use longarm_index::tree::{
@@ -52,6 +53,9 @@ impl Shape {
     }
 }
 
+/// The key of the checksums.
+pub static SUMS: LazyLock<SumKey> = LazyLock::new(|| SumKey::new(1));
+
 const STANDING: Standing<'_> = Standing { term: Term::ZERO, stable: Csn::NONE, applied: &[1] };
 
 /// A tree and its owner.
@@ -64,14 +68,14 @@ pub struct Tree {
 impl Tree {
     /// An empty one.
     pub fn new(shape: &Shape) -> Tree {
-        let owner = Owner::create(shape.region(), NoAges, SumKey::new(1), 1, shape.options(2)).expect("room");
+        let owner = Owner::create(shape.region(), NoAges, SUMS.clone(), 1, shape.options(2)).expect("room");
         Tree { owner, levels: 1 }
     }
 
     /// One of keys that are all there, in order.
     pub fn built<'a>(shape: &Shape, entries: impl Iterator<Item = Entry<'a>>) -> Tree {
-        let sums = SumKey::new(1);
-        let mut builder = Builder::new(shape.region(), NoAges, sums, 1, shape.options(1)).expect("room");
+        let mut builder =
+            Builder::new(shape.region(), NoAges, SUMS.clone(), 1, shape.options(1)).expect("room");
         for Entry { key, item } in entries {
             let entry = Some(EntryRef { offset: item.offset, len: ENTRY_BYTES });
             let record = LeafRecord { csn: Csn(item.csn), entry, expiry: UnixMillis::NEVER };
@@ -80,6 +84,11 @@ impl Tree {
         let owner = builder.finish(&STANDING).expect("room");
         let levels = u64::from(owner.counts().height);
         Tree { owner, levels }
+    }
+
+    /// The memory that clients READ.
+    pub fn memory(&self) -> &Mapped {
+        self.owner.memory()
     }
 }
 
