@@ -27,7 +27,12 @@
 //!     time. [`Rule::Times`] counts what was left out in the last [`STALLED`] as time of each operation.
 //! (6) Ours: who is asked after a rest takes longer, as a thread of a server sleeps then. By [`Rule::Times`]
 //!     [`RUN`] operations in a row take the side that seems worse, as seldom as all in all (2) says, and the
-//!     first [`COLD`] of them tell nothing.
+//!     first [`COLD`] of them tell nothing. A side of which nothing is known begins with such a run, too: its
+//!     first operation may have to connect, or finds nothing remembered.
+//! (7) Ours: where a server waits for its core each time, one request in a hundred takes nearly all the time.
+//!     By [`Rule::Times`] a run ends with the first time that is [`HOPELESS`] times the other side's, which
+//!     tells enough, and the next begins when [`RESTED`] times as long has gone by as this one took. Where
+//!     operations are slow a hundred of them take long, so a run is due after [`DUE`], too.
 
 use std::collections::VecDeque;
 
@@ -44,6 +49,12 @@ pub const EXPLORED: u64 = 100;
 pub const RUN: u64 = 8;
 /// Of these, those whose times tell nothing.
 pub const COLD: u64 = 2;
+/// How much longer than the other side's mean a time is after which no more are needed.
+pub const HOPELESS: u64 = 8;
+/// How long no run begins after one, in times of what that took.
+pub const RESTED: u64 = 32;
+/// How long after a run the next one begins at the latest, unless the last one took too much.
+pub const DUE: Nanos = Nanos::from_millis(250);
 /// How long a time counts (Cell 2.5).
 pub const FRESH: Nanos = Nanos::from_millis(3000);
 /// How long a walk counts that met a change.
@@ -182,10 +193,18 @@ impl Selector {
             return side;
         }
         let run = if rule == Rule::Times { RUN } else { 1 };
+        let drawn = self.draw.once_in(EXPLORED * run);
+        // Clients that begin together do not go from side to side together.
+        let first_run = if run > 1 { COLD + 1 + self.draw.below(run) } else { 1 };
         match queues.better(now, rule, rounds) {
             // Where a side is unknown, to try it is all there is to explore.
-            None => queues.try_one(now),
-            Some(side) if self.draw.once_in(EXPLORED * run) => queues.explore(side.other(), run),
+            None => match queues.try_one(now) {
+                (side, true) => queues.explore(side, first_run),
+                (side, false) => side,
+            },
+            Some(side) if queues.is_rested(now) && (queues.is_due(now, rule) || drawn) => {
+                queues.explore(side.other(), run)
+            }
             Some(side) => side,
         }
     }
@@ -207,19 +226,14 @@ impl Selector {
     /// The server has answered a request.
     pub fn answered(&mut self, now: Nanos, size: Size, answered: Answered) {
         let bytes = u64::from(answered.bytes) * u64::from(self.settings.nanos_per_kib) / 1024;
-        let queues = &mut self.sizes[size as usize];
-        if !queues.run.is_cold(Side::Server) {
-            queues.server.add(now, answered.took.0.saturating_sub(bytes));
-        }
+        let took = answered.took.0.saturating_sub(bytes);
+        self.sizes[size as usize].took(now, self.settings.rule, Side::Server, took);
     }
 
     /// A round of READs is complete. Where the client shares its cores with the server, the time of its own
     /// checks of the bytes belongs to the round.
     pub fn read_round(&mut self, now: Nanos, size: Size, took: Nanos) {
-        let queues = &mut self.sizes[size as usize];
-        if !queues.run.is_cold(Side::Client) {
-            queues.client.add(now, took.0);
-        }
+        self.sizes[size as usize].took(now, self.settings.rule, Side::Client, took.0);
     }
 
     /// A walk of READs met a change of what it read, torn or contended: the next ones may, too.
@@ -234,6 +248,9 @@ struct Queues {
     server: Times,
     client: Times,
     run: Run,
+    /// When the last run ended, and when the next may begin.
+    explored: Nanos,
+    rested: Nanos,
 }
 
 /// Operations in a row that take the side that seems worse.
@@ -243,6 +260,8 @@ struct Run {
     /// Operations to come, and times of that side that tell nothing.
     left: u64,
     cold: u64,
+    /// What its operations have taken.
+    spent: u64,
 }
 
 impl Run {
@@ -272,18 +291,57 @@ impl Queues {
     /// Begins a run of operations of this side, with the first of them.
     fn explore(&mut self, side: Side, operations: u64) -> Side {
         let cold = if operations > COLD { COLD } else { 0 };
-        self.run = Run { side: Some(side), left: operations - 1, cold };
+        self.run = Run { side: Some(side), left: operations - 1, cold, spent: 0 };
         side
     }
 
+    /// Whether the last run is so long ago that there may be another.
+    fn is_rested(&self, now: Nanos) -> bool {
+        now >= self.rested
+    }
+
+    /// Whether there was no run for long.
+    fn is_due(&self, now: Nanos, rule: Rule) -> bool {
+        rule == Rule::Times && now.since(self.explored) >= DUE
+    }
+
+    /// An operation of this side has ended, and took so long.
+    fn took(&mut self, now: Nanos, rule: Rule, side: Side, took: u64) {
+        let mut tells = !self.run.is_cold(side);
+        if rule == Rule::Times && self.run.side == Some(side) {
+            let other = match side {
+                Side::Server => self.client.mean(now, rule),
+                Side::Client => self.server.mean(now, rule),
+            };
+            let is_hopeless = |mean: Mean| u128::from(took) * mean.count > u128::from(HOPELESS) * mean.sum;
+            if other.is_some_and(is_hopeless) {
+                (self.run.left, self.run.cold, tells) = (0, 0, true);
+            }
+            self.run.spent = self.run.spent.saturating_add(took);
+            if self.run.left == 0 {
+                (self.explored, self.rested) = (now, now + Nanos(self.run.spent.saturating_mul(RESTED)));
+                self.run = Run::default();
+            }
+        }
+        if tells {
+            match side {
+                Side::Server => self.server.add(now, took),
+                Side::Client => self.client.add(now, took),
+            }
+        }
+    }
+
     /// A side of which nothing is known, unless its first time is still awaited; else the one that is known.
-    fn try_one(&mut self, now: Nanos) -> Side {
+    /// And whether it is to be tried.
+    fn try_one(&mut self, now: Nanos) -> (Side, bool) {
         if self.client.is_worth_a_try(now) {
-            Side::Client
-        } else if self.server.is_worth_a_try(now) || !self.server.kept.is_empty() {
-            Side::Server
+            (Side::Client, true)
+        } else if self.server.is_worth_a_try(now) {
+            (Side::Server, true)
+        } else if !self.server.kept.is_empty() {
+            (Side::Server, false)
         } else {
-            Side::Client
+            (Side::Client, false)
         }
     }
 }

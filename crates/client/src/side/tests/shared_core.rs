@@ -97,3 +97,50 @@ fn a_server_that_is_quicker_once_it_is_awake_is_found() {
     }
     assert!(served > 85_000, "{served} of 90,000");
 }
+
+/// A server that gets its core late each time, as others keep it when the server wakes: to ask it costs a
+/// thousand walks. It is asked seldom, but seen within a second once it has the core to itself.
+#[test]
+fn a_server_that_is_always_late_is_asked_seldom() {
+    const TIME: u64 = 5_000 * MS;
+    for others in [1, 3, 9] {
+        let (mut selector, mut now, mut walks) = (Selector::by_times(7), 1_u64, 0);
+        let mut operations = |until: u64, late: u64| {
+            let begun = (now, walks);
+            while now < until {
+                let side = selector.choose(Nanos(now), Size::Medium, 1);
+                let took = if side == Side::Client { WALK } else { REQUEST + late };
+                now += took;
+                selector.ended(Nanos(now), Size::Medium, side, Nanos(took));
+                walks += u64::from(side == Side::Client);
+            }
+            ((walks - begun.1) * WALK) as f64 / (now - begun.0) as f64
+        };
+        operations(TIME, others * SLICE);
+        let share = operations(2 * TIME, others * SLICE);
+        assert!(share > 0.95, "{others}: {share} of the time was walked");
+        operations(2 * TIME + 1_200 * MS, 0);
+        let share = operations(3 * TIME, 0);
+        assert!(share < 0.05, "{others}: {share} of the time was walked, though the server is quicker");
+    }
+}
+
+/// The first walk finds no inner node remembered, and takes as long as ten thousand. Requests are slow: so it
+/// is long until a hundred of them are answered, but a second walk is not far.
+#[test]
+fn a_first_time_that_says_nothing_is_soon_forgotten() {
+    let (mut selector, mut now, mut served) = (Selector::by_times(9), 1_u64, 0);
+    let mut first = true;
+    while now < 1_000 * MS {
+        let side = selector.choose(Nanos(now), Size::Medium, 1);
+        let took = match side {
+            Side::Client if std::mem::take(&mut first) => 10_000 * WALK,
+            Side::Client => WALK,
+            Side::Server => 2 * MS,
+        };
+        now += took;
+        selector.ended(Nanos(now), Size::Medium, side, Nanos(took));
+        served += if side == Side::Server && now > 250 * MS { took } else { 0 };
+    }
+    assert!(served < 60 * MS, "{served} ns of three quarters of a second were waited for the server");
+}
