@@ -158,8 +158,8 @@ fn nodes_are_about_as_large_as_asked_for() {
     assert!(row.bytes.is_some_and(|bytes| (1024.0..4096.0).contains(&bytes)), "{row}");
 }
 
-/// A search READs each level that is not remembered once, and nothing else: one READ where all inner nodes are
-/// remembered. Larger nodes take fewer READs and more bytes.
+/// A search READs each level that is not remembered once, and nothing else: one READ where all inner nodes
+/// are remembered. Larger nodes take fewer READs and more bytes.
 #[test]
 fn a_search_reads_the_levels_that_are_not_remembered() {
     let kind = Kind::Random(16);

@@ -58,11 +58,11 @@ pub struct Args {
     pub count: bool,
 
     /// All items as they were at one instant, over all pages and groups: for ranges that are hardly written
-    #[arg(long, conflicts_with = "count")]
+    #[arg(long)]
     pub together: bool,
 
     /// All items of each group as they were at one instant: replicas keep what is written over for so long
-    #[arg(long, conflicts_with_all = ["count", "together"])]
+    #[arg(long, conflicts_with = "together")]
     pub snapshot: bool,
 
     /// Fetch at most so many items at a time; a smaller page is less likely disturbed by writes
@@ -100,7 +100,7 @@ impl Args {
 pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     let mut client = connect::connect(config, "longarm scan")?;
     if args.count {
-        let keys = client.count(&args.scan()).map_err(|error| connect::failure(&error, config))?;
+        let keys = count(&args, &mut client).map_err(|error| connect::failure(&error, config))?;
         let shown = if output.json() {
             output.value(&json!({ "count": keys }))
         } else {
@@ -113,6 +113,23 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
     // What came before an error is shown before the error.
     output.write(&lines)?;
     outcome.map(|()| Exit::Ok)
+}
+
+/// The number of keys: of several moments, unless the scan is to be of one.
+fn count(args: &Args, client: &mut ClusterClient) -> Result<u64, Error> {
+    let scan = args.scan();
+    if args.together {
+        return Ok(client.scan_together(&scan.keys_only())?.len() as u64);
+    }
+    if !args.snapshot {
+        return client.count(&scan);
+    }
+    let (mut items, mut keys) = (client.scan_snapshot(&scan.keys_only())?, 0);
+    while let Some(item) = items.next_ref() {
+        item?;
+        keys += 1;
+    }
+    Ok(keys)
 }
 
 fn print(
@@ -225,6 +242,9 @@ mod tests {
         let wanted = Scan::range("a".."b").limit(3).reverse().keys_only().page(9);
         assert_eq!(scan(&some).expect("good words"), wanted);
         assert_eq!(scan(&["--prefix", "user:"]).expect("good words"), Scan::prefix("user:"));
+        for one_moment in ["--snapshot", "--together"] {
+            assert!(scan(&["--count", one_moment]).is_ok());
+        }
         for wrong in [
             &["--prefix", "a", "--to", "b"][..],
             &["--page", "0"],

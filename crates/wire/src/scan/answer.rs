@@ -349,8 +349,8 @@ pub struct ScanItems<'a> {
 }
 
 impl ScanItems<'_> {
-    /// The same items, if each key compares so with the one before it: greater in a page that goes up, less in
-    /// one that goes down. The answer does not say its direction.
+    /// The same items, if each key compares so with the one before it: greater in a page that goes up, less
+    /// in one that goes down. The answer does not say its direction.
     pub fn in_order(self, order: Ordering) -> Self {
         ScanItems { order: Some(order), ..self }
     }
