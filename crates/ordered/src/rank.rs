@@ -44,6 +44,7 @@ pub(crate) fn rank(entries: &[Seen], keys: &[u8], ranks: &mut Vec<Ranked>) {
 pub(crate) fn number(entries: &[Seen], keys: &[u8], ranks: &mut Vec<Ranked>) {
     ranks.clear();
     ranks.extend((0..).take(entries.len()).map(|number| Ranked { head: 0, number }));
+    // They lie in this order: memory brings them without being asked.
     set_heads(ranks, entries, keys);
 }
 
@@ -51,7 +52,7 @@ pub(crate) fn number(entries: &[Seen], keys: &[u8], ranks: &mut Vec<Ranked>) {
 fn set_heads(ranks: &mut [Ranked], entries: &[Seen], keys: &[u8]) -> bool {
     let Some(first) = ranks.first().map(|ranked| entries[ranked.number()].key(keys)) else { return false };
     let (mut shared, mut differ) = (first.len(), false);
-    for ranked in in_order(ranks, entries, keys) {
+    for ranked in &*ranks {
         let key = entries[ranked.number()].key(keys);
         differ |= key.len() != first.len();
         if !key.starts_with(&first[..shared]) {
@@ -75,7 +76,11 @@ fn sort_by_heads(ranks: &mut [Ranked], entries: &[Seen], keys: &[u8], own: bool)
     while from < all {
         let head = ranks[from].head;
         let alike = ranks[from..].iter().take_while(|ranked| ranked.head == head).count();
-        (from..from + alike).for_each(|at| ask(ranks, at, entries, keys));
+        // Only those with the same head as another are looked at.
+        let is_alike = |at: usize| matches!(ranks.get(at..at + 2), Some([a, b]) if a.head == b.head);
+        for at in (from..from + alike).filter(|at| is_alike(at + AHEAD) || is_alike(at + 2 * AHEAD)) {
+            ask(ranks, at, entries, keys);
+        }
         let part = &mut ranks[from..from + alike];
         from += alike;
         // It comes to an end: each time there are fewer, or heads are taken further behind.
