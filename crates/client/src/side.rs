@@ -309,10 +309,7 @@ impl Queues {
     fn took(&mut self, now: Nanos, rule: Rule, side: Side, took: u64) {
         let mut tells = !self.run.is_cold(side);
         if rule == Rule::Times && self.run.side == Some(side) {
-            let other = match side {
-                Side::Server => self.client.mean(now, rule),
-                Side::Client => self.server.mean(now, rule),
-            };
+            let other = self.times(side.other()).mean(now, rule);
             let is_hopeless = |mean: Mean| u128::from(took) * mean.count > u128::from(HOPELESS) * mean.sum;
             if other.is_some_and(is_hopeless) {
                 (self.run.left, self.run.cold, tells) = (0, 0, true);
@@ -324,10 +321,14 @@ impl Queues {
             }
         }
         if tells {
-            match side {
-                Side::Server => self.server.add(now, took),
-                Side::Client => self.client.add(now, took),
-            }
+            self.times(side).add(now, took);
+        }
+    }
+
+    fn times(&mut self, side: Side) -> &mut Times {
+        match side {
+            Side::Server => &mut self.server,
+            Side::Client => &mut self.client,
         }
     }
 

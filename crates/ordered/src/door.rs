@@ -121,22 +121,22 @@ impl<Q: QueuePair> ScanConnection<Q> {
             }
         }
         let sent = self.send_late()?;
-        Ok(taken > 0 || sent)
+        Ok(taken > 0 || sent.is_some())
     }
 
-    fn send_late(&mut self) -> Result<bool, Fault> {
+    /// Sends what there is room for; the last answer that was sent, if any was.
+    fn send_late(&mut self) -> Result<Option<Vec<u8>>, Fault> {
         self.mailbox.pump(&mut self.qp)?;
-        let mut any = false;
+        let mut sent = None;
         while let Some(answer) = self.late.front() {
             match self.mailbox.send(&mut self.qp, &[answer]) {
-                Ok(()) => any = true,
+                Ok(()) => sent = self.late.pop_front(),
                 Err(PostError::Full) => break,
                 Err(_) => return Err(Fault::Broken),
             }
-            self.late.pop_front();
         }
         self.qp.ring();
-        Ok(any)
+        Ok(sent)
     }
 
     /// Sends an answer, when there is room for it.
@@ -146,14 +146,9 @@ impl<Q: QueuePair> ScanConnection<Q> {
 
     /// The same; the memory of an answer that was sent at once can be used again.
     pub(crate) fn answer_page(&mut self, answer: Vec<u8>) -> Vec<u8> {
-        if self.late.is_empty() && self.mailbox.send(&mut self.qp, &[&answer]).is_ok() {
-            self.qp.ring();
-            return answer;
-        }
         self.late.push_back(answer);
         // What breaks here is found at the next turn.
-        let _ = self.send_late();
-        Vec::new()
+        self.send_late().ok().flatten().unwrap_or_default()
     }
 
     /// Answers whoever asked how the index stands.

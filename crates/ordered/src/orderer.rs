@@ -415,7 +415,7 @@ impl<Q: QueuePair + 'static> Orderer<Q> {
                 }
                 wanted.rounds += 1;
                 let (arena, lag_us, snapshots) = (&self.arena, self.lag, &mut following.snapshots);
-                let room = std::mem::take(&mut self.room);
+                let room = &mut self.room;
                 match wanted.make(Sources { tree, arena, snapshots, lag_us, now: began, room }) {
                     Ok(made) if wanted.kind == ScanKind::SnapshotPage => {
                         self.told.pages += 1;

@@ -223,8 +223,8 @@ pub(crate) struct Sources<'a> {
     /// How old the knowledge is of what the leader has applied, in microseconds.
     pub lag_us: u32,
     pub now: Nanos,
-    /// Memory that a page may be written into.
-    pub room: Vec<u8>,
+    /// Memory that a page takes with it, to be written into.
+    pub room: &'a mut Vec<u8>,
 }
 
 impl Wanted {
@@ -280,7 +280,7 @@ impl Wanted {
         let head = ScanHead { made: if snapshot.is_some() { self.moment } else { moment }, ..head };
         match self.count {
             true => Ok(self.counted(tree, snapshot, head)),
-            false => self.shown(tree, arena, snapshot, room, head),
+            false => self.shown(tree, arena, snapshot, std::mem::take(room), head),
         }
     }
 

@@ -262,7 +262,7 @@ impl World {
     fn made(&mut self, request: &ScanRequest<'_>) -> Result<Made, NotMade> {
         let (arena, now) = (&self.arena, Nanos::from_millis(self.drawn));
         let (tree, snapshots) = (self.tree.as_mut().expect("a tree"), &mut self.following.snapshots);
-        Wanted::of(request).make(Sources { tree, arena, snapshots, lag_us: 0, now, room: Vec::new() })
+        Wanted::of(request).make(Sources { tree, arena, snapshots, lag_us: 0, now, room: &mut Vec::new() })
     }
 
     /// Looks over the pages whose time has come.

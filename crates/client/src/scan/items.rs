@@ -93,8 +93,7 @@ impl Items {
     /// The items whose time may end.
     pub(crate) fn that_end(&self) -> impl Iterator<Item = ScanItemRef<'_>> {
         let all = if self.end { self.len() } else { 0 };
-        let items = (0..all).map_while(|number| self.get(number));
-        items.filter(|item| item.expiry != UnixMillis::NEVER)
+        self.iter().take(all).filter(|item| item.expiry != UnixMillis::NEVER)
     }
 
     /// Appends an item.
