@@ -210,6 +210,9 @@ impl QueuePair for Wire {
     fn arm(&mut self) -> bool {
         false
     }
+    fn ready(&mut self) -> bool {
+        false
+    }
     fn wait(&mut self, _: Duration) {}
     fn state(&self) -> Result<(), Broken> {
         Ok(())

@@ -18,6 +18,9 @@ use crate::side::{Side, Size};
 
 /// Tries to READ before the server is asked.
 pub(crate) const READ_TRIES: u32 = 64;
+/// Tries that renew the lease beside their READs. The first is in vain if the client has rested since it last
+/// read the clock.
+const BESIDE_TRIES: u32 = 2;
 /// Tries in a row, after which a reader pauses between them.
 pub(crate) const PATIENT_TRIES: u32 = 8;
 
@@ -98,7 +101,7 @@ impl<T: Transport> Client<T> {
     ) -> Result<Option<R>, Error> {
         for tries in 0..RETRIES_MAX {
             let shown = |value: &[u8], csn| (show.take().expect("a value is shown once"))(value, csn);
-            match self.try_get(key, deadline, shown) {
+            match self.try_get(key, deadline, tries < BESIDE_TRIES, shown) {
                 Ok(Attempt::Value(value)) => return Ok(Some(value)),
                 Ok(Attempt::Missing) => return Ok(None),
                 Ok(Attempt::Ask) => return self.get_served(key, deadline, show),
@@ -120,9 +123,10 @@ impl<T: Transport> Client<T> {
         &mut self,
         key: &[u8],
         deadline: &Deadline,
+        beside: bool,
         show: impl FnOnce(&[u8], Csn) -> R,
     ) -> Result<Attempt<R>, Trouble> {
-        let begin = self.ensure_lease(deadline)?;
+        let (begin, mut beats) = self.begin_get(beside, deadline)?;
         let Client { link, cache, large, .. } = self;
         let link = link.as_mut().expect("a lease has a link");
         let hash = link.hasher.hash(key);
@@ -135,6 +139,9 @@ impl<T: Transport> Client<T> {
                 LookupStep::Read(place) => {
                     link.read(place, into, deadline)?;
                     whole = false;
+                    if !link.take_beats(beats.take(), deadline)? {
+                        return Ok(Attempt::Again);
+                    }
                     want = lookup.feed(key, link.qp.landing(into, place.len), &link.view());
                 }
                 LookupStep::Large { entry } => {
@@ -167,12 +174,7 @@ impl<T: Transport> Client<T> {
                     if located.is_some() {
                         cache.forget(hash);
                     }
-                    let end = now();
-                    if !link.trusted(begin, end) {
-                        return Ok(Attempt::Again);
-                    }
-                    self.earlier.leave(end);
-                    return Ok(Attempt::Missing);
+                    return self.missing(begin);
                 }
                 LookupStep::Ask | LookupStep::Again => {
                     cache.forget(hash);
@@ -185,6 +187,16 @@ impl<T: Transport> Client<T> {
                 }
             }
         }
+    }
+
+    /// Whether it counts that READs from `begin` on did not find the key.
+    fn missing<R>(&mut self, begin: Nanos) -> Result<Attempt<R>, Trouble> {
+        let end = now();
+        if !self.connected()?.trusted(begin, end) {
+            return Ok(Attempt::Again);
+        }
+        self.earlier.leave(end);
+        Ok(Attempt::Missing)
     }
 
     /// Remembers where a key was found, and notes it for the server's eviction now and then.
@@ -237,6 +249,33 @@ impl<T: Transport> Client<T> {
             Ok(other) => Err(Error::Protocol(format!("a GET was answered {other:?}"))),
             Err(error) => Err(self.unanswered(error)),
         }
+    }
+
+    /// The moment from which READs of a GET count. If it is time to renew the lease, the heartbeat is READ
+    /// beside the item, and the second value is when that began; once that was in vain, before it. What it
+    /// shows is that the server was there with this geometry, and so it was since the client connected.
+    #[inline]
+    fn begin_get(&mut self, beside: bool, deadline: &Deadline) -> Result<(Nanos, Option<Nanos>), Trouble> {
+        if !beside {
+            return Ok((self.ensure_lease(deadline)?, None));
+        }
+        let begin = self.earlier.take();
+        if !self.connected()?.should_renew(begin) {
+            return Ok((begin, None));
+        }
+        let began = self.renew_beside(deadline)?;
+        Ok((began, Some(began)))
+    }
+
+    /// Posts the READ of the heartbeat, which travels with those of a GET; when it began.
+    #[cold]
+    fn renew_beside(&mut self, deadline: &Deadline) -> Result<Nanos, Trouble> {
+        // As in `renew`.
+        self.send_again();
+        if self.connected()?.wants_anchor(now()) {
+            self.anchor_soon();
+        }
+        self.connected()?.post_heartbeat(deadline)
     }
 
     /// Looks at the heartbeat until the lease is valid, and keeps its anchor young. If that takes too long it

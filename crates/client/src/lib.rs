@@ -30,6 +30,7 @@ mod deadline;
 mod error;
 mod flight;
 mod get;
+mod heartbeat;
 mod lease;
 mod link;
 mod lookup;

@@ -8,11 +8,10 @@ use longarm_base::{Csn, Nanos, Place, UnixMillis, limits};
 use longarm_fabric::ring::Mailbox;
 use longarm_fabric::{
     Address, Completion, Completions, ConnectRequest, Grant, Op, PostError, QueuePair, Rights, SetupError,
-    Ticket, Transport, WorkError,
+    Ticket, Transport, WorkError, spin_and_wait,
 };
-use longarm_host::now;
 use longarm_host::observe::{Observation, observe};
-use longarm_index::control::{self, GEOMETRY_PLACE, HEARTBEAT_PLACE, Heartbeat, ServerState};
+use longarm_host::{AdaptiveSpin, now};
 use longarm_index::hash::layout::INDEX_REGION;
 use longarm_index::hash::{Geometry, ReadGranularity};
 use longarm_memory::{Backing, HashKey, Region, RegionOptions, SumKey};
@@ -32,7 +31,7 @@ pub(crate) const SLOT: u32 = 4096;
 /// The distance of two landing areas: one line more, or the first lines of all areas would share one set of
 /// the first-level cache.
 const STRIDE: u32 = SLOT + limits::LINE as u32;
-const CONTROL_AT: u32 = 0;
+pub(crate) const CONTROL_AT: u32 = 0;
 const SLOTS_AT: u32 = SLOT;
 /// Landing bytes for entries that are fetched in pieces.
 const LARGE_AT: u32 = SLOTS_AT + BATCH as u32 * STRIDE;
@@ -131,12 +130,12 @@ pub(crate) struct Link<Q> {
     pub(crate) hasher: HashKey,
     pub(crate) geometry: Geometry,
     pub(crate) granularity: ReadGranularity,
-    lease: ClientLease,
-    index_bytes: u64,
+    pub(crate) lease: ClientLease,
+    pub(crate) index_bytes: u64,
     arena_bytes: u64,
     /// Bytes of the region that says how far the leader's streams are; zero if it is not lent.
     progress_bytes: u64,
-    calendar: Calendar,
+    pub(crate) calendar: Calendar,
     done: Completions,
     /// When the server last did something that the client waited for, or when the wait began.
     heard: Nanos,
@@ -151,6 +150,8 @@ pub(crate) struct Link<Q> {
     /// The highest version that the server told: a request that is sent now gets a higher one.
     pub(crate) seen: Csn,
     pub(crate) counters: ClientCounters,
+    /// How long it looks for an answer before it sleeps.
+    pub(crate) spin: AdaptiveSpin,
 }
 
 /// Checks that the server remembers a request as long as the client repeats it, until the client's timeout is
@@ -240,6 +241,7 @@ impl<Q: QueuePair> Link<Q> {
             sent_at: VecDeque::new(),
             seen: Csn(welcome.csn),
             counters: ClientCounters::default(),
+            spin: AdaptiveSpin::new(Nanos(options.spin.as_nanos() as u64)),
         };
         let deadline = &Deadline::at(answered + Nanos(limit.as_nanos() as u64));
         link.look_at_heartbeat(deadline).map_err(|trouble| trouble.at_setup(address))?;
@@ -261,7 +263,7 @@ impl<Q: QueuePair> Link<Q> {
     /// One READ, complete on return.
     #[inline(always)]
     pub(crate) fn read(&mut self, from: Place, into: u32, deadline: &Deadline) -> Result<(), Trouble> {
-        if self.qp.read_now(from, into) {
+        if self.reads_open == 0 && self.qp.read_now(from, into) {
             self.counters.reads += 1;
             return Ok(());
         }
@@ -310,14 +312,9 @@ impl<Q: QueuePair> Link<Q> {
             return Ok(());
         }
         self.qp.ring();
-        self.pump();
-        let mut idle = 0u32;
         while self.reads_open > 0 {
             if self.pump() == 0 {
-                idle += 1;
-                if idle > 16 {
-                    self.wait_a_little(deadline)?;
-                }
+                self.wait_for(Duration::from_millis(10), deadline)?;
             }
         }
         match self.failed.take() {
@@ -360,8 +357,12 @@ impl<Q: QueuePair> Link<Q> {
         Trouble::Broken(self.state().err().unwrap_or_else(|| what.to_string()))
     }
 
-    /// Sleeps until something happens, for at most a millisecond, and checks the deadline.
+    /// Waits until something happens, for at most a millisecond, and checks the deadline.
     pub(crate) fn wait_a_little(&mut self, deadline: &Deadline) -> Result<(), Trouble> {
+        self.wait_for(Duration::from_millis(1), deadline)
+    }
+
+    fn wait_for(&mut self, limit: Duration, deadline: &Deadline) -> Result<(), Trouble> {
         self.state().map_err(Trouble::Broken)?;
         let time = now();
         if deadline.is_over(time) {
@@ -370,7 +371,7 @@ impl<Q: QueuePair> Link<Q> {
         if self.in_group() && time.since(self.heard) > self.silence() {
             return Err(Trouble::Broken("the leader shows no sign of life".into()));
         }
-        self.qp.wait(Duration::from_millis(1));
+        spin_and_wait(&mut self.qp, &mut self.spin, limit);
         Ok(())
     }
 
@@ -491,54 +492,6 @@ impl<Q: QueuePair> Link<Q> {
     #[inline(always)]
     pub(crate) fn is_in_time(&self, expiry: UnixMillis, now: Nanos) -> bool {
         self.calendar.is_in_time(expiry, now)
-    }
-
-    /// READs the heartbeat, renews the lease by it, and follows a changed geometry.
-    pub(crate) fn look_at_heartbeat(&mut self, deadline: &Deadline) -> Result<(), Trouble> {
-        self.counters.renewals += 1;
-        let begin = now();
-        self.post_read(HEARTBEAT_PLACE, CONTROL_AT, deadline)?;
-        self.finish_reads(deadline)?;
-        let end = now();
-        let beat = Heartbeat::parse(self.qp.landing(CONTROL_AT, 64))
-            .ok_or_else(|| Trouble::Broken("the control page is not one of this layout".into()))?;
-        if beat.boot != self.welcome.boot {
-            return Err(Trouble::Broken("the server is another one than we connected to".into()));
-        }
-        if beat.state == ServerState::Closed {
-            self.lease.forget();
-            return Err(Trouble::Broken("the server said goodbye".into()));
-        }
-        if beat.epoch != self.geometry.epoch {
-            self.fetch_geometry(beat.epoch, deadline)?;
-        }
-        // Half of the bound: a table that was retired during this READ is kept for the other half and the
-        // lease.
-        if end.since(begin).0 <= self.welcome.read_bound / 2 {
-            self.lease.observe(beat.stamp, end);
-            observe(|| Observation::Trusted { boot: beat.boot, end: self.lease.end() });
-            self.calendar.observe(beat.unix, self.lease.earliest(beat.stamp, end), end);
-        }
-        Ok(())
-    }
-
-    /// READs the geometry record until it verifies and is at least of this epoch.
-    fn fetch_geometry(&mut self, epoch: u64, deadline: &Deadline) -> Result<(), Trouble> {
-        for _ in 0..limits::RETRIES_MAX {
-            self.counters.geometries += 1;
-            self.post_read(GEOMETRY_PLACE, CONTROL_AT + 64, deadline)?;
-            self.finish_reads(deadline)?;
-            let bytes = self.qp.landing(CONTROL_AT + 64, GEOMETRY_PLACE.len);
-            if let Some(geometry) = control::geometry(bytes, &self.sums, self.index_bytes)
-                && geometry.epoch >= epoch
-            {
-                self.hasher = HashKey::new(geometry.hash_key);
-                self.geometry = geometry;
-                return Ok(());
-            }
-            self.wait_a_little(deadline)?;
-        }
-        Err(Trouble::Broken("the geometry record never verified".into()))
     }
 
     /// Fetches bytes of the arena in pieces, several READs in flight.

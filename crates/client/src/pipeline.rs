@@ -9,9 +9,11 @@
 //! sends or waits, in the order of the numbers, and no newer request is sent before it: requests are executed
 //! in the order in which they were submitted.
 
+use std::time::Duration;
+
 use longarm_base::limits::{OPERATIONS_AHEAD, QUEUE_DEPTH};
 use longarm_base::{Csn, Nanos};
-use longarm_fabric::{PostError, QueuePair, Transport};
+use longarm_fabric::{PostError, QueuePair, Transport, spin_and_wait};
 use longarm_host::now;
 use longarm_wire::{Request, RequestKind, Status};
 
@@ -211,8 +213,6 @@ impl<T: Transport> Client<T> {
 
     /// Waits for the outcome of one request, and calls `also` now and then.
     pub(crate) fn wait_while(&mut self, ticket: RequestId, mut also: impl FnMut()) -> Result<Reply, Error> {
-        let mut spins = 0u32;
-        let spin_until = now() + Nanos(self.options.spin.as_nanos() as u64);
         if let Some(link) = &mut self.link {
             link.qp.ring();
         }
@@ -220,19 +220,12 @@ impl<T: Transport> Client<T> {
             // Answers that came while the client waited for a READ were taken then, and are collected now.
             let news = self.link.as_mut().is_some_and(|link| link.pump() > 0 || !link.answers.is_empty());
             // Room may also come back silently.
-            if news || spins.is_multiple_of(32) {
-                self.send_again();
-            }
+            self.send_again();
             if news || !self.finished.is_empty() {
                 self.collect();
                 if let Some(at) = self.finished.iter().position(|(done, _)| *done == ticket) {
                     return self.finished.remove(at).expect("just found").1;
                 }
-            }
-            spins += 1;
-            if !spins.is_multiple_of(32) {
-                std::hint::spin_loop();
-                continue;
             }
             let Some(deadline) =
                 self.open.iter().find(|open| open.operation == ticket.0).map(|open| open.deadline)
@@ -240,12 +233,12 @@ impl<T: Transport> Client<T> {
                 return Err(Error::Invalid("no such request is open"));
             };
             also();
-            self.await_more(deadline, spin_until, ticket)?;
+            self.await_more(deadline, ticket)?;
         }
     }
 
     /// Sleeps between polls, reconnects, or gives the request up as in doubt.
-    fn await_more(&mut self, deadline: Nanos, spin_until: Nanos, ticket: RequestId) -> Result<(), Error> {
+    fn await_more(&mut self, deadline: Nanos, ticket: RequestId) -> Result<(), Error> {
         let time = now();
         if time >= deadline {
             let open = self.open.iter_mut().find(|open| open.operation == ticket.0);
@@ -254,15 +247,11 @@ impl<T: Transport> Client<T> {
         if let Some(trouble) = self.lost_leader(time) {
             return self.await_recovery(trouble, deadline, ticket);
         }
-        if time < spin_until {
-            // No yield: on a loaded machine it costs a whole slice, sleeping costs a wake-up.
-            return Ok(());
-        }
         let link = self.link.as_mut().expect("not broken");
         // The wait is short, so that a goodbye or a death is noticed within the timeout. Nothing announces
         // room for what is to be sent again.
-        let pause = if self.unsent.is_some() { 1 } else { 20 };
-        link.qp.wait(std::time::Duration::from_millis(pause));
+        let pause = if self.unsent.is_some() || link.mailbox.is_sending() { 1 } else { 20 };
+        spin_and_wait(&mut link.qp, &mut link.spin, Duration::from_millis(pause));
         Ok(())
     }
 

@@ -156,6 +156,10 @@ impl QueuePair for AnyQp {
     fn arm(&mut self) -> bool {
         either!(AnyQp, self, qp => qp.arm())
     }
+    #[inline]
+    fn ready(&mut self) -> bool {
+        either!(AnyQp, self, qp => qp.ready())
+    }
     fn wait(&mut self, timeout: Duration) {
         either!(AnyQp, self, qp => qp.wait(timeout))
     }

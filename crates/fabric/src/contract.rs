@@ -333,7 +333,11 @@ pub trait QueuePair: Send {
     /// if there is something to poll already (as `req_notify_cq` followed by one more poll).
     fn arm(&mut self) -> bool;
 
-    /// Sleeps until there is something to poll or the time is over; the caller polls in either case.
+    /// Whether there is something to poll. Looks once, and does not wait.
+    fn ready(&mut self) -> bool;
+
+    /// Sleeps until there is something to poll or the time is over; the caller polls in either case. Most
+    /// threads look for a while before they do ([`spin_and_wait`](crate::spin_and_wait)).
     fn wait(&mut self, timeout: Duration);
 
     /// `Ok` while the connection stands.

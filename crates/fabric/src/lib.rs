@@ -23,8 +23,10 @@ pub mod sim;
 mod stream;
 pub mod tcp;
 pub mod verbs;
+mod wait;
 
 pub use address::{Address, Member};
 pub use any::{Any, AnyIncoming, AnyListener, AnyQp};
 pub use channel::Channel;
 pub use contract::*;
+pub use wait::spin_and_wait;

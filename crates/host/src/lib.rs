@@ -17,6 +17,7 @@ mod idle;
 mod lock;
 pub mod observe;
 mod pause;
+mod spin;
 mod thread;
 pub mod world;
 
@@ -29,5 +30,6 @@ pub use idle::{cores, idle};
 pub use lock::Mutex;
 pub use observe::observe;
 pub use pause::Pause;
+pub use spin::AdaptiveSpin;
 pub use thread::{Panicked, Thread, at_once, relax, sleep, spawn, spend};
 pub use world::World;

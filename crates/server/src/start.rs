@@ -65,7 +65,7 @@ impl Server {
         // A client that scans has a connection of its own for that.
         let clients = options.max_clients * if options.ordered { 2 } else { 1 };
         let connections = clients + options.groups.len() * CONNECTIONS_MAX;
-        let verbs = options.verbs.clone().with_spin(options.spin).with_connections(connections);
+        let verbs = options.verbs.clone().with_connections(connections);
         Server::start_on(&Any { tcp: tcp.with_spin(options.spin), verbs }, options)
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use longarm_base::Nanos;
 use longarm_fabric::QueuePair;
+use longarm_host::{AdaptiveSpin, now};
 use longarm_memory::Mapped;
 
 use crate::connection::{BATCH, Connection, Turn};
@@ -51,8 +52,8 @@ impl<Q: QueuePair> Worker<Q> {
 
     /// Serves until the server closes.
     pub fn run(mut self) {
-        let spin = Nanos(self.shared.options.spin.as_nanos() as u64);
-        let (mut idle, mut idle_since) = (0u32, self.shared.core.timestamps().now);
+        let mut spin = AdaptiveSpin::new(Nanos(self.shared.options.spin.as_nanos() as u64));
+        let mut idle = 0u32;
         loop {
             match self.shared.core.phase() {
                 Phase::Forming | Phase::Serving => {}
@@ -62,20 +63,20 @@ impl<Q: QueuePair> Worker<Q> {
             }
             match self.round() {
                 Turn::Busy | Turn::Gone => {
+                    if idle > 0 {
+                        spin.end(now());
+                    }
                     idle = 0;
-                    continue;
                 }
                 turn => {
                     idle += 1;
-                    if idle == 1 {
-                        idle_since = self.shared.core.timestamps().now;
-                    }
-                    if spin > Nanos(0) && !idle.is_multiple_of(ROUNDS_A_LOOK) {
-                        std::hint::spin_loop();
-                        continue;
-                    }
-                    if self.shared.core.timestamps().now.since(idle_since) < spin {
+                    let looks = match idle {
+                        1 => spin.begin(now(), Nanos(0)),
                         // No yield: on a loaded machine it costs a whole slice, sleeping costs a wake-up.
+                        _ => !idle.is_multiple_of(ROUNDS_A_LOOK) || spin.looks_again(now()),
+                    };
+                    if looks {
+                        std::hint::spin_loop();
                         continue;
                     }
                     self.sleep(if turn == Turn::Waiting { SHORT_SLEEP } else { SLEEP });

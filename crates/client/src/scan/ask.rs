@@ -289,7 +289,7 @@ impl<T: Transport> Client<T> {
 
     pub(super) fn await_answer(&mut self, asked: Asked, deadline: &Deadline) -> Result<ScanArrived, Miss> {
         let link = self.scans.links.last_mut().ok_or(LEFT)?;
-        link.wait(asked.operation, self.options.spin, deadline).map_err(of_replica)
+        link.wait(asked.operation, deadline).map_err(of_replica)
     }
 
     /// Checks that the leader of the page's term led at `at`, after the answer came.

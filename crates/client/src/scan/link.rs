@@ -9,7 +9,7 @@ use longarm_fabric::{
     Address, Completion, Completions, ConnectRequest, Grant, Op, PostError, QueuePair, Rights, SetupError,
     Ticket, Transport,
 };
-use longarm_host::now;
+use longarm_host::{AdaptiveSpin, now};
 use longarm_index::tree::layout::TREE_REGION;
 use longarm_memory::{Backing, Region, RegionOptions, SumKey};
 use longarm_store::object;
@@ -32,6 +32,8 @@ const STREAMS: usize = 16;
 /// How long a replica may take for an answer, before another one is asked: it tries for 20 milliseconds, and
 /// then says so.
 const ANSWER_WITHIN: Nanos = Nanos::from_millis(500);
+/// Looks for an answer between two readings of the clock.
+const LOOKS: u32 = 8;
 
 /// What a client has for its scans.
 pub(crate) struct Scans<Q> {
@@ -98,6 +100,8 @@ pub(crate) struct ScanLink<Q> {
     /// The number of the request that waits for its answer, and when it was sent.
     awaited: Option<Awaited>,
     answer: Option<Vec<u8>>,
+    /// How long it looks for an answer before it sleeps.
+    spin: AdaptiveSpin,
 }
 
 #[derive(Clone, Copy)]
@@ -158,6 +162,7 @@ impl<Q: QueuePair> ScanLink<Q> {
             foul: None,
             awaited: None,
             answer: None,
+            spin: AdaptiveSpin::new(Nanos(options.spin.as_nanos() as u64)),
         })
     }
 
@@ -173,35 +178,34 @@ impl<Q: QueuePair> ScanLink<Q> {
     }
 
     /// Waits for the answer to this request, which was the last one sent.
-    pub(crate) fn wait(
-        &mut self,
-        operation: u64,
-        spin: Duration,
-        deadline: &Deadline,
-    ) -> Result<ScanArrived, Trouble> {
+    pub(crate) fn wait(&mut self, operation: u64, deadline: &Deadline) -> Result<ScanArrived, Trouble> {
         let Some(awaited) = self.awaited.filter(|awaited| awaited.operation == operation) else {
             return Err(Trouble::Broken("another page was asked for".into()));
         };
         self.qp.ring();
-        let spin_until = now() + Nanos(spin.as_nanos() as u64) + awaited.work;
+        let begun = now();
+        let mut looks = self.spin.begin(begun, awaited.work);
         let mut spins = 0u32;
         loop {
             self.pump();
             if let Some(bytes) = self.answer.take() {
                 self.awaited = None;
-                return Ok(ScanArrived { bytes, at: now() });
+                let at = now();
+                self.spin.end(at);
+                return Ok(ScanArrived { bytes, at });
             }
             spins += 1;
-            if !spins.is_multiple_of(32) {
+            if looks && !spins.is_multiple_of(LOOKS) {
                 std::hint::spin_loop();
                 continue;
             }
             let time = self.check(deadline)?;
             // A page asked for ahead may have been on its way for long: its patience begins with the wait.
-            if time.since(awaited.sent.max(spin_until)) > ANSWER_WITHIN {
+            if time.since(awaited.sent.max(begun) + awaited.work) > ANSWER_WITHIN {
                 return Err(Trouble::Unresponsive);
             }
-            if time >= spin_until {
+            looks = looks && self.spin.looks_again(time);
+            if !looks {
                 self.qp.wait(Duration::from_millis(1));
             }
         }

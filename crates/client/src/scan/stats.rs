@@ -22,7 +22,7 @@ pub fn ordered_stats<T: Transport>(
     let failed = |why: String| Error::NoPage(format!("{address} does not say how its index stands: {why}"));
     link.send(1, &ScanRequest::stats(1).encode(), 0).map_err(|error| failed(error.to_string()))?;
     let arrived = loop {
-        match link.wait(1, options.spin, &deadline) {
+        match link.wait(1, &deadline) {
             Ok(arrived) => break arrived,
             // A replica that makes a tree of what it has read hears nobody meanwhile.
             Err(Trouble::Unresponsive) => {}

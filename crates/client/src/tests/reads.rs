@@ -98,6 +98,30 @@ fn costs_of_repeats(address: &Address) {
 }
 
 #[test]
+fn a_lease_is_renewed_beside_the_item() {
+    let lease = Duration::from_millis(100);
+    let (server, ..) = serve(|options| options.lease = lease);
+    for address in posted(&server) {
+        let (mut client, counts) = counted(address, no_cache());
+        client.put(b"small", b"value").expect("put");
+        let mut costs = Vec::new();
+        for _ in 0..1_000 {
+            let (before, renewals) = (counts.see(), client.counters().renewals);
+            assert!(client.get(b"small").expect("get").is_some());
+            let after = counts.see();
+            if client.counters().renewals > renewals {
+                costs.push((after.reads - before.reads, after.rings - before.rings));
+            }
+            longarm_host::sleep(lease / 100);
+        }
+        // A machine that is busy otherwise may be late now and then.
+        let once = costs.iter().filter(|cost| **cost == (2, 1)).count();
+        assert!(costs.len() >= 5 && 2 * once > costs.len(), "one round trip: {costs:?}");
+    }
+    stop(server);
+}
+
+#[test]
 fn a_batch_is_one_doorbell() {
     let (server, ..) = serve(|_| {});
     for address in posted(&server) {

@@ -67,6 +67,9 @@ impl QueuePair for Stalled {
     fn poll(&mut self, done: &mut Completions) -> usize {
         if self.stalls.away() { 0 } else { self.inner.poll(done) }
     }
+    fn ready(&mut self) -> bool {
+        !self.stalls.away() && self.inner.ready()
+    }
     fn wait(&mut self, timeout: Duration) {
         if self.stalls.away() { longarm_host::sleep(timeout) } else { self.inner.wait(timeout) }
     }

@@ -154,6 +154,10 @@ impl<Q: QueuePair> QueuePair for Faulty<Q> {
         !self.held.is_empty() || (!self.cut && self.inner.arm())
     }
 
+    fn ready(&mut self) -> bool {
+        !self.held.is_empty() || (!self.cut && self.inner.ready())
+    }
+
     fn wait(&mut self, timeout: Duration) {
         if self.held.is_empty() && !self.cut {
             self.inner.wait(timeout)

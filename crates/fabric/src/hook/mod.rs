@@ -40,6 +40,9 @@ macro_rules! pass_through {
         }
     };
     (@ wait) => {
+        fn ready(&mut self) -> bool {
+            self.inner.ready()
+        }
         fn wait(&mut self, timeout: std::time::Duration) {
             self.inner.wait(timeout)
         }

@@ -358,6 +358,11 @@ impl QueuePair for ShmQp {
         self.broken.is_some() || !self.pending.is_empty() || self.inbox.arm()
     }
 
+    #[inline]
+    fn ready(&mut self) -> bool {
+        !self.pending.is_empty() || self.inbox.has_news()
+    }
+
     fn wait(&mut self, timeout: Duration) {
         let until = Instant::now() + timeout;
         while self.broken.is_none() && !self.arm() {

@@ -106,6 +106,11 @@ impl QueuePair for SimQp {
         })
     }
 
+    fn ready(&mut self) -> bool {
+        self.ring();
+        self.pair.with(self.side, |end| !end.news.is_empty())
+    }
+
     fn wait(&mut self, timeout: Duration) {
         self.ring();
         let bed = self.pair.with(self.side, |end| end.news.is_empty().then(|| end.bed.clone()));

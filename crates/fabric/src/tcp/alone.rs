@@ -26,14 +26,15 @@ pub struct Alone {
     /// `out` holds bytes that may go: the doorbell was rung, or they are answers.
     rung: bool,
     stuck: bool,
-    spin: Duration,
+    /// All that had come when it was last read is executed: what comes next comes from the socket.
+    dry: bool,
 }
 
 impl Alone {
     /// A connection over a socket whose handshake is over.
-    pub fn new(socket: TcpStream, codec: Codec, session: TcpSession, landing: u32, spin: Duration) -> Alone {
+    pub fn new(socket: TcpStream, codec: Codec, session: TcpSession, landing: u32) -> Alone {
         let (raw, inbox) = (Buffer::new(INPUT), TcpInbox::new(landing));
-        Alone { socket, session, codec, raw, inbox, rung: false, stuck: false, spin }
+        Alone { socket, session, codec, raw, inbox, rung: false, stuck: false, dry: false }
     }
 
     /// [`QueuePair::post`](crate::QueuePair::post).
@@ -80,22 +81,26 @@ impl Alone {
     pub fn wait(&mut self, timeout: Duration) {
         let start = Instant::now();
         self.ring();
-        let spin = self.spin.min(timeout);
-        while !self.ready() && self.session.broken().is_none() {
-            let spent = start.elapsed();
-            if spent < spin {
-                // No yield: on a loaded machine it costs a whole slice, sleeping costs a wake-up.
-                continue;
-            }
-            let left = timeout.saturating_sub(spent);
+        if !self.dry {
+            self.pump();
+        }
+        while self.inbox.is_empty() && self.session.broken().is_none() {
+            let left = timeout.saturating_sub(start.elapsed());
             if left.is_zero() {
                 return;
             }
             let blocked = self.rung && !self.session.out.is_empty() || self.codec.wants_write();
             let what = if blocked { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            if !blocked && self.dry && left >= socket::AWAIT {
+                let received = socket::await_bytes(&self.socket, &mut self.raw, INPUT);
+                self.take(received);
+                self.answer();
+                continue;
+            }
             let limit = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos() as i64 };
             // An interrupted sleep is a short one: the loop looks again.
             let _ = rustix::event::poll(&mut [PollFd::new(&self.socket, what)], Some(&limit));
+            self.pump();
         }
     }
 
@@ -116,12 +121,8 @@ impl Alone {
             // What came with the handshake, or was left for lack of room, comes first.
             let mut last = !self.intake();
             if !last {
-                match socket::receive(&self.socket, &mut self.raw, INPUT) {
-                    // A short read was all there is; another call would only say so.
-                    Received::Bytes(n) => last = !self.intake() || n < socket::READ_LEAST,
-                    Received::Empty => last = true,
-                    Received::Gone(why) => self.session.lose(&why, &mut self.inbox),
-                }
+                let received = socket::receive(&self.socket, &mut self.raw, INPUT);
+                last = self.take(received);
             }
             self.answer();
             let room_again = self.stuck && !self.inbox.is_full() && self.session.out.is_empty();
@@ -129,6 +130,21 @@ impl Alone {
                 return;
             }
         }
+    }
+
+    /// Executes what was received; whether there is no more for now, or no room for it.
+    fn take(&mut self, received: Received) -> bool {
+        let (taken, all) = match received {
+            // A short read was all there is; another call would only say so.
+            Received::Bytes(n) => (self.intake(), n < socket::READ_LEAST),
+            Received::Empty => (true, true),
+            Received::Gone(why) => {
+                self.session.lose(&why, &mut self.inbox);
+                (true, false)
+            }
+        };
+        self.dry = taken && all;
+        !taken || all
     }
 
     /// Gives the session what was received; whether it took everything and goes on.

@@ -8,6 +8,7 @@ use rustls::{ClientConfig, ClientConnection, Connection};
 use super::alone::Alone;
 use super::codec::Codec;
 use super::session::{TcpSession, WRITE_WINDOW};
+use super::socket;
 use super::tls::{self, Tls};
 use super::{Tcp, TcpQp};
 use crate::deadline::DeadlineSocket;
@@ -43,7 +44,8 @@ pub fn connect(
     };
     let Offer { grants: granted, bytes: welcome } = welcome;
     let session = TcpSession::new(request.grants);
-    let alone = Alone::new(stream.into_inner(), codec, session, request.landing, tcp.spin);
+    socket::let_wait(stream.get()).map_err(|e| SetupError::Os("prepare the socket", e))?;
+    let alone = Alone::new(stream.into_inner(), codec, session, request.landing);
     let name = format!("{} {host}", if tcp.tls.is_some() { "tls" } else { "tcp" });
     Ok(Connected { qp: TcpQp::alone(alone, granted, name), welcome })
 }

@@ -36,7 +36,6 @@ pub struct TcpIncoming {
     role: PeerRole,
     peer: SocketAddr,
     hold: Hold,
-    tcp: Tcp,
 }
 
 /// The transport's `listen`.
@@ -81,15 +80,7 @@ impl Greeter for TcpGreeter {
             stream::leave(stream.get());
         }
         let Admitted { hello, role } = admitted?;
-        Ok(TcpIncoming {
-            hello,
-            role,
-            socket: stream.into_inner(),
-            tls,
-            peer,
-            hold: hold.clone(),
-            tcp: tcp.clone(),
-        })
+        Ok(TcpIncoming { hello, role, socket: stream.into_inner(), tls, peer, hold: hold.clone() })
     }
 }
 
@@ -156,7 +147,7 @@ impl Incoming for TcpIncoming {
         let nic = self.hold.nic();
         let link = TcpLink::new(nic.poller(), self.socket, codec, TcpSession::new(grants), channel);
         nic.enter(link.clone());
-        Ok(TcpQp::linked(link, landing, self.tcp.spin, self.hello.grants, name))
+        Ok(TcpQp::linked(link, landing, self.hello.grants, name))
     }
 
     fn reject(mut self, reason: Reason) {

@@ -8,8 +8,10 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use longarm_base::Nanos;
+use longarm_host::{AdaptiveSpin, now};
 use rustix::event::Timespec;
 use rustix::event::epoll::{Event, EventFlags};
 
@@ -112,13 +114,14 @@ impl Nic {
     fn run(&self) {
         let _crash = CrashOnPanic;
         let mut links: HashMap<u64, NicEntry> = HashMap::new();
-        let mut hot = Instant::now();
-        let mut spinning = false;
+        let mut spin = AdaptiveSpin::new(Nanos(self.spin.as_nanos() as u64));
+        // Whether it looks without sleeping, and whether anything came since it began to.
+        let (mut looks, mut waits) = (false, false);
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
         loop {
             events.clear();
-            self.poller.wait(&mut events, if spinning { Some(&zero) } else { None });
+            self.poller.wait(&mut events, if looks { Some(&zero) } else { None });
             let mut busy = false;
             let mut woken = false;
             for event in &events {
@@ -135,11 +138,15 @@ impl Nic {
             if links.is_empty() && self.holders.load(Ordering::Acquire) == 0 && self.nobody_enters() {
                 return;
             }
-            if busy {
-                (spinning, hot) = (true, Instant::now());
-            } else if spinning {
+            match (busy, waits) {
+                (true, false) => looks = true,
+                (true, true) => {
+                    spin.end(now());
+                    (looks, waits) = (true, false);
+                }
+                (false, false) => (looks, waits) = (spin.begin(now(), Nanos(0)), true),
                 // No yield: on a loaded machine it costs a whole slice, sleeping costs a wake-up.
-                spinning = hot.elapsed() < self.spin;
+                (false, true) => looks = spin.looks_again(now()),
             }
         }
     }

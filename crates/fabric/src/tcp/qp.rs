@@ -1,7 +1,7 @@
 //! The queue pair: the contract over either side of a connection.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::alone::Alone;
 use super::inbox::{Deliver, Relay, TcpInbox};
@@ -30,7 +30,6 @@ struct Linked {
     inbox: TcpInbox,
     /// Empty; exchanged for the link's at each poll.
     spare: Relay,
-    spin: Duration,
 }
 
 impl TcpQp {
@@ -38,14 +37,8 @@ impl TcpQp {
         TcpQp { side: TcpQpKind::Alone(Box::new(alone)), granted, name }
     }
 
-    pub(super) fn linked(
-        link: Arc<TcpLink>,
-        landing: u32,
-        spin: Duration,
-        granted: Vec<Granted>,
-        name: String,
-    ) -> TcpQp {
-        let linked = Linked { link, inbox: TcpInbox::new(landing), spare: Relay::default(), spin };
+    pub(super) fn linked(link: Arc<TcpLink>, landing: u32, granted: Vec<Granted>, name: String) -> TcpQp {
+        let linked = Linked { link, inbox: TcpInbox::new(landing), spare: Relay::default() };
         TcpQp { side: TcpQpKind::Linked(Box::new(linked)), granted, name }
     }
 
@@ -72,15 +65,9 @@ impl Linked {
     }
 
     fn wait(&mut self, timeout: Duration) {
-        let start = Instant::now();
         self.link.ring();
-        while self.inbox.is_empty() && !self.link.has_news() {
-            let spent = start.elapsed();
-            if spent >= self.spin.min(timeout) {
-                self.link.wait(timeout.saturating_sub(spent));
-                return;
-            }
-            std::hint::spin_loop();
+        if self.inbox.is_empty() && !self.link.has_news() {
+            self.link.wait(timeout);
         }
     }
 }
@@ -136,6 +123,13 @@ impl QueuePair for TcpQp {
         match &mut self.side {
             TcpQpKind::Alone(alone) => alone.ready(),
             TcpQpKind::Linked(linked) => !linked.inbox.is_empty() || linked.link.arm(),
+        }
+    }
+
+    fn ready(&mut self) -> bool {
+        match &mut self.side {
+            TcpQpKind::Alone(alone) => alone.ready(),
+            TcpQpKind::Linked(linked) => !linked.inbox.is_empty() || linked.link.has_news(),
         }
     }
 

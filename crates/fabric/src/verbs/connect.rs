@@ -47,7 +47,6 @@ pub(super) fn connect(
         granted: welcome.grants,
         theirs,
         channel: None,
-        spin: verbs.spin,
         yields: verbs.yields,
         slot: None,
         name,

@@ -44,7 +44,6 @@ pub struct VerbsIncoming {
     opened: Opened,
     peer: SocketAddr,
     slot: QueuePairSlot,
-    spin: Duration,
     yields: bool,
 }
 
@@ -128,8 +127,8 @@ impl Greeter for VerbsGreeter {
         }
         let (Admitted { hello, role }, (theirs, opened, slot)) = opened?;
         let socket = stream.into_inner();
-        let Verbs { spin, yields, .. } = self.verbs;
-        Ok(VerbsIncoming { socket, hello, role, theirs, opened, peer, slot, spin, yields })
+        let Verbs { yields, .. } = self.verbs;
+        Ok(VerbsIncoming { socket, hello, role, theirs, opened, peer, slot, yields })
     }
 }
 
@@ -180,7 +179,7 @@ impl Incoming for VerbsIncoming {
         landing: u32,
         channel: &Channel,
     ) -> Result<VerbsQp, SetupError> {
-        let VerbsIncoming { socket, hello, theirs, opened, peer, slot, spin, yields, .. } = self;
+        let VerbsIncoming { socket, hello, theirs, opened, peer, slot, yields, .. } = self;
         let name = peer.to_string();
         let mut stream = DeadlineSocket::new(socket.clone(), LAST_WORD);
         let prepared = opened.register(&grants).and_then(|lent| Ok((lent, opened.landing(landing)?)));
@@ -199,7 +198,6 @@ impl Incoming for VerbsIncoming {
             granted: hello.grants,
             theirs,
             channel: Some(channel.clone()),
-            spin,
             yields,
             slot: Some(slot),
             name,

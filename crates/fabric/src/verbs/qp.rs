@@ -74,7 +74,6 @@ pub struct VerbsQp {
     hangups: u64,
     adapter: Arc<Adapter>,
     _slot: Option<QueuePairSlot>,
-    spin: Duration,
     yields: bool,
     name: String,
     polls: u32,
@@ -90,7 +89,6 @@ pub(super) struct VerbsParts {
     pub granted: Vec<Granted>,
     pub theirs: Endpoint,
     pub channel: Option<Channel>,
-    pub spin: Duration,
     pub yields: bool,
     pub slot: Option<QueuePairSlot>,
     pub name: String,
@@ -128,7 +126,6 @@ impl VerbsQp {
             channel: parts.channel,
             adapter,
             _slot: parts.slot,
-            spin: parts.spin,
             yields: parts.yields,
             name: parts.name,
             polls: 0,
@@ -492,6 +489,15 @@ impl QueuePair for VerbsQp {
         self.fetch()
     }
 
+    fn ready(&mut self) -> bool {
+        if self.fetch() || !self.early.is_empty() {
+            return true;
+        }
+        // On a machine with few cores the device's own work, or the peer's, waits for this one.
+        std::thread::yield_now();
+        false
+    }
+
     fn wait(&mut self, timeout: Duration) {
         let start = Instant::now();
         self.ring();
@@ -500,12 +506,6 @@ impl QueuePair for VerbsQp {
                 return;
             }
             let spent = start.elapsed();
-            if spent < self.spin.min(timeout) {
-                // Yield: on a machine with few cores the device's own work, or the peer's, waits for this
-                // one.
-                std::thread::yield_now();
-                continue;
-            }
             if spent >= timeout || self.arm() {
                 return;
             }

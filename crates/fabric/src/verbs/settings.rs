@@ -23,7 +23,6 @@ pub struct Verbs {
     pub(super) reliability: ib::Reliability,
     pub(super) receives: u16,
     pub(super) connections: usize,
-    pub(super) spin: Duration,
     pub(super) yields: bool,
     /// Devices that are open; shared by clones.
     adapters: Arc<Mutex<Vec<Weak<Adapter>>>>,
@@ -41,7 +40,6 @@ impl Default for Verbs {
             },
             receives: 32,
             connections: 4096,
-            spin: Duration::from_micros(200),
             yields: std::thread::available_parallelism().is_ok_and(|cores| cores.get() <= FEW_CORES),
             adapters: Arc::default(),
         }
@@ -78,12 +76,6 @@ impl Verbs {
     /// Queue pairs of one listener at once.
     pub fn with_connections(mut self, connections: usize) -> Verbs {
         self.connections = connections;
-        self
-    }
-
-    /// How long a queue pair that waits looks again, yielding, before it sleeps. Zero: not at all.
-    pub fn with_spin(mut self, spin: Duration) -> Verbs {
-        self.spin = spin;
         self
     }
 

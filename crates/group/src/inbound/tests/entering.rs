@@ -29,6 +29,9 @@ impl QueuePair for Stubborn {
     fn arm(&mut self) -> bool {
         false
     }
+    fn ready(&mut self) -> bool {
+        false
+    }
     fn wait(&mut self, _: Duration) {}
     fn state(&self) -> Result<(), Broken> {
         Ok(())
