@@ -312,10 +312,15 @@ impl<Q: QueuePair> Link<Q> {
             return Ok(());
         }
         self.qp.ring();
-        while self.reads_open > 0 {
-            if self.pump() == 0 {
-                self.wait_for(Duration::from_millis(10), deadline)?;
+        loop {
+            // A look just after the doorbell would mostly be in vain, and is a call of the system on some
+            // transports. The deadline counts once there was a wait: what completes at once is never late.
+            spin_and_wait(&mut self.qp, &mut self.spin, Duration::from_millis(20));
+            self.pump();
+            if self.reads_open == 0 {
+                break;
             }
+            self.check(deadline)?;
         }
         match self.failed.take() {
             None => Ok(()),
@@ -359,10 +364,13 @@ impl<Q: QueuePair> Link<Q> {
 
     /// Waits until something happens, for at most a millisecond, and checks the deadline.
     pub(crate) fn wait_a_little(&mut self, deadline: &Deadline) -> Result<(), Trouble> {
-        self.wait_for(Duration::from_millis(1), deadline)
+        self.check(deadline)?;
+        spin_and_wait(&mut self.qp, &mut self.spin, Duration::from_millis(1));
+        Ok(())
     }
 
-    fn wait_for(&mut self, limit: Duration, deadline: &Deadline) -> Result<(), Trouble> {
+    /// Whether it makes sense to wait on.
+    fn check(&self, deadline: &Deadline) -> Result<(), Trouble> {
         self.state().map_err(Trouble::Broken)?;
         let time = now();
         if deadline.is_over(time) {
@@ -371,7 +379,6 @@ impl<Q: QueuePair> Link<Q> {
         if self.in_group() && time.since(self.heard) > self.silence() {
             return Err(Trouble::Broken("the leader shows no sign of life".into()));
         }
-        spin_and_wait(&mut self.qp, &mut self.spin, limit);
         Ok(())
     }
 

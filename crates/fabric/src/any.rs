@@ -163,6 +163,12 @@ impl QueuePair for AnyQp {
     fn wait(&mut self, timeout: Duration) {
         either!(AnyQp, self, qp => qp.wait(timeout))
     }
+    fn attend(&mut self, channel: &Channel) -> Result<(), SetupError> {
+        either!(AnyQp, self, qp => qp.attend(channel))
+    }
+    fn token(&self) -> Option<u64> {
+        either!(AnyQp, self, qp => qp.token())
+    }
     fn state(&self) -> Result<(), Broken> {
         either!(AnyQp, self, qp => qp.state())
     }

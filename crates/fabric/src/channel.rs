@@ -1,21 +1,46 @@
 //! Completion channel: where a thread that serves many queue pairs sleeps until one of them has something.
 //! Threads poll for a while before they do: polling is faster, sleep spares the CPU (NoSQL landscape 2.4).
+//!
+//! Where a transport has no device that executes what peers ask, the thread can be that itself
+//! ([`Channel::driving`]): whoever reads a socket executes what comes in on it and answers, without handing
+//! anything to another thread.
 
+use std::collections::HashMap;
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use longarm_host::Pause;
 use longarm_host::world::is_simulated;
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::epoll::EventFlags;
 use rustix::event::{EventfdFlags, Timespec};
+
+use crate::poller::{Poller, WAKE};
 
 /// Events taken by one call of the system; what is left wakes the next wait at once.
 const EVENTS: usize = 64;
 /// Event data of the channel's own counter.
 const OWN: u64 = u64::MAX;
+
+/// A connection that is served by whoever waits on its channel.
+pub(crate) trait Driven: Send + Sync + std::fmt::Debug {
+    /// Moves what can be moved, after these events.
+    fn drive(&self, events: EventFlags) -> Drove;
+    /// Its socket.
+    fn socket(&self) -> BorrowedFd<'_>;
+}
+
+/// What came of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Drove {
+    /// Its user has something to poll.
+    pub news: bool,
+    /// It is over.
+    pub ended: bool,
+}
 
 /// Sleeps until its counter is notified or a watched socket has news. Cloning gives the same channel.
 ///
@@ -33,26 +58,42 @@ enum ChannelKind {
 
 #[derive(Debug)]
 struct Sockets {
-    epoll: OwnedFd,
+    poller: Arc<Poller>,
     counter: OwnedFd,
     hangups: AtomicU64,
+    /// The connections that the waiting thread serves, by name; `None` once it serves none any more.
+    driven: Mutex<Option<HashMap<u64, Arc<dyn Driven>>>>,
+    /// How many there are.
+    drives: AtomicUsize,
 }
 
 impl Channel {
     /// A fresh channel.
-    pub fn new() -> std::io::Result<Channel> {
+    pub fn new() -> io::Result<Channel> {
+        Channel::make(None)
+    }
+
+    /// A fresh channel for a thread that looks at it all the time, and sleeps nowhere else: connections
+    /// without a device are served by its waits.
+    pub fn driving() -> io::Result<Channel> {
+        Channel::make(Some(HashMap::new()))
+    }
+
+    fn make(driven: Option<HashMap<u64, Arc<dyn Driven>>>) -> io::Result<Channel> {
         if is_simulated() {
             return Ok(Channel(Arc::new(ChannelKind::Simulated(Pause::default()))));
         }
         let counter = rustix::event::eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, &counter, EventData::new_u64(OWN), EventFlags::IN)?;
-        Ok(Channel(Arc::new(ChannelKind::Sockets(Sockets { epoll, counter, hangups: AtomicU64::new(0) }))))
+        let poller = Arc::new(Poller::new()?);
+        poller.add(&counter, OWN, EventFlags::IN)?;
+        let (hangups, drives) = (AtomicU64::new(0), AtomicUsize::new(0));
+        let sockets = Sockets { poller, counter, hangups, driven: Mutex::new(driven), drives };
+        Ok(Channel(Arc::new(ChannelKind::Sockets(sockets))))
     }
 
     /// The descriptor, to pass to a poller: readable when a wait would return at once.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.sockets().epoll.as_fd()
+        self.sockets().poller.fd()
     }
 
     fn sockets(&self) -> &Sockets {
@@ -75,15 +116,53 @@ impl Channel {
 
     /// From now on bytes that come in on `socket`, and its end, wake the sleeper. Each such event wakes once
     /// (edge-triggered): nobody needs to read the bytes for the next event to count.
-    pub fn watch(&self, socket: impl AsFd) -> std::io::Result<()> {
-        let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
-        Ok(epoll::add(&self.sockets().epoll, socket, EventData::new_u64(0), flags)?)
+    pub fn watch(&self, socket: impl AsFd) -> io::Result<()> {
+        self.sockets().poller.add(socket, WAKE, EventFlags::IN | EventFlags::RDHUP | EventFlags::ET)
     }
 
     /// Ends a [`watch`](Self::watch).
     pub fn unwatch(&self, socket: impl AsFd) {
-        // ENOENT means it was not watched: what was asked for is so.
-        let _ = epoll::delete(&self.sockets().epoll, socket);
+        self.sockets().poller.forget(socket);
+    }
+
+    /// What a connection that is to be served by this channel's thread waits with; `None` if the thread
+    /// serves none.
+    pub(crate) fn poller(&self) -> Option<&Arc<Poller>> {
+        let sockets = self.sockets();
+        sockets.driven().is_some().then_some(&sockets.poller)
+    }
+
+    /// Has the waiting thread serve a connection of this name, which is to be added to the poller then;
+    /// `false` if it serves none any more.
+    pub(crate) fn enter(&self, token: u64, connection: Arc<dyn Driven>) -> bool {
+        let sockets = self.sockets();
+        let mut driven = sockets.driven();
+        let Some(driven) = &mut *driven else { return false };
+        driven.insert(token, connection);
+        // Release: pairs with the look of `drives`.
+        sockets.drives.store(driven.len(), Ordering::Release);
+        true
+    }
+
+    /// Whether the waiting thread has connections to serve: it has to look again and again.
+    #[inline]
+    pub fn drives(&self) -> bool {
+        match &*self.0 {
+            // Acquire: pairs with the stores of the number.
+            ChannelKind::Sockets(sockets) => sockets.drives.load(Ordering::Acquire) > 0,
+            ChannelKind::Simulated(_) => false,
+        }
+    }
+
+    /// The thread ends: connections that it served are over, and none is served any more.
+    pub fn end(&self) {
+        if let ChannelKind::Sockets(sockets) = &*self.0 {
+            let driven = sockets.driven().take();
+            // Release: as in `enter`.
+            sockets.drives.store(0, Ordering::Release);
+            // Dropped without the lock: a connection may be the last that has this channel.
+            drop(driven);
+        }
     }
 
     /// How often a watched socket has ended: when this changed, somebody's peer is gone.
@@ -95,31 +174,58 @@ impl Channel {
     /// Sleeps until notified or the time is over; then forgets all notifications. Returns whether it was
     /// notified.
     pub fn wait(&self, timeout: Duration) -> bool {
+        self.wait_for(timeout, &mut Vec::new())
+    }
+
+    /// The same, and serves the connections that it drives: the names of those whose users have something to
+    /// poll go to `ready`.
+    pub fn wait_for(&self, timeout: Duration, ready: &mut Vec<u64>) -> bool {
         match &*self.0 {
-            ChannelKind::Sockets(sockets) => sockets.wait(timeout),
+            ChannelKind::Sockets(sockets) => sockets.wait(timeout, ready),
             ChannelKind::Simulated(pause) => pause.sleep_unless_poked(timeout),
         }
     }
 }
 
 impl Sockets {
-    fn wait(&self, timeout: Duration) -> bool {
+    fn driven(&self) -> std::sync::MutexGuard<'_, Option<HashMap<u64, Arc<dyn Driven>>>> {
+        self.driven.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait(&self, timeout: Duration, ready: &mut Vec<u64>) -> bool {
         let limit = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos() as i64 };
         let mut room = [MaybeUninit::uninit(); EVENTS];
-        let Ok((events, _)) = epoll::wait(&self.epoll, &mut room, Some(&limit)) else {
-            return false;
-        };
-        for event in events.iter() {
-            let (data, flags) = (event.data, event.flags);
-            if data.u64() == OWN {
+        let events = self.poller.wait(&mut room, Some(&limit));
+        for event in events {
+            let (data, flags) = (event.data.u64(), event.flags);
+            if data == OWN {
                 let mut count = [0u8; 8];
                 let _ = rustix::io::read(&self.counter, &mut count);
+            } else if data != WAKE {
+                self.drive(data, flags, ready);
             } else if flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
                 // Relaxed: as in `hangups`.
                 self.hangups.fetch_add(1, Ordering::Relaxed);
             }
         }
         !events.is_empty()
+    }
+
+    fn drive(&self, token: u64, flags: EventFlags, ready: &mut Vec<u64>) {
+        let found = self.driven().as_ref().and_then(|driven| driven.get(&token).cloned());
+        let Some(connection) = found else { return };
+        let Drove { news, ended } = connection.drive(flags);
+        if news {
+            ready.push(token);
+        }
+        if ended {
+            self.poller.forget(connection.socket());
+            if let Some(driven) = &mut *self.driven() {
+                driven.remove(&token);
+                // Release: as in `enter`.
+                self.drives.store(driven.len(), Ordering::Release);
+            }
+        }
     }
 }
 

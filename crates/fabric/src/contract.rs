@@ -340,6 +340,15 @@ pub trait QueuePair: Send {
     /// threads look for a while before they do ([`spin_and_wait`](crate::spin_and_wait)).
     fn wait(&mut self, timeout: Duration);
 
+    /// Of a side that connected: from now on [`arm`](Self::arm) has this channel notified.
+    fn attend(&mut self, channel: &Channel) -> Result<(), SetupError>;
+
+    /// The name under which [`Channel::wait_for`] tells that there is something to poll. `None` where the
+    /// channel only wakes its thread, which looks at all its queue pairs then.
+    fn token(&self) -> Option<u64> {
+        None
+    }
+
     /// `Ok` while the connection stands.
     fn state(&self) -> Result<(), Broken>;
 

@@ -17,6 +17,7 @@ mod execute;
 mod failures;
 pub mod handshake;
 pub mod hook;
+mod poller;
 pub mod ring;
 pub mod shm;
 pub mod sim;

@@ -11,12 +11,11 @@
 //!     more, and is synced anew.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use longarm_base::limits::SEGMENT_BYTES;
 use longarm_base::{Mutant, Place};
 use longarm_engine::stream::{KEPT_MAX, Stream};
-use longarm_fabric::{Completion, Completions, Op, PostError, QueuePair, Ticket, WRITE_MAX};
+use longarm_fabric::{Channel, Completion, Completions, Op, PostError, QueuePair, Ticket, WRITE_MAX};
 use longarm_host::observe::{Observation, ReplicaStep, observe, reach};
 use longarm_memory::OwnedWords;
 use longarm_replica::{Gate, Group, Run, Send, Sender};
@@ -80,6 +79,8 @@ pub struct Replicator<Q, M> {
     followers: Vec<Outgoing<Q>>,
     done: Completions,
     ranges: Ranges,
+    /// What the stream's thread sleeps on, if it is a channel.
+    channel: Option<Channel>,
 }
 
 impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
@@ -92,7 +93,13 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
             followers: Vec::new(),
             done: Completions::new(POLL),
             ranges: Ranges::default(),
+            channel: None,
         }
+    }
+
+    /// From now on the stream's thread sleeps on this channel.
+    pub fn sleep_on(&mut self, channel: Channel) {
+        self.channel = Some(channel);
     }
 
     /// Sends what is new, takes completions, and notes in the stream what is committed.
@@ -145,11 +152,17 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
     fn attach(&mut self, stream: &Stream) -> bool {
         let new = self.arrivals.take();
         let any = !new.is_empty();
-        for (qp, attachment) in new {
+        for (mut qp, attachment) in new {
             // The follower may have gone and come back between two turns.
             let is_it = |follower: &Outgoing<Q>| follower.attachment.replica() == attachment.replica();
             if let Some(at) = self.followers.iter().position(is_it) {
                 self.lose(at);
+            }
+            let watched = self.channel.as_ref().map_or(Ok(()), |channel| qp.attend(channel));
+            if watched.is_err() {
+                // As one whose connection breaks: it comes again.
+                attachment.let_go();
+                continue;
             }
             let start = stream.written();
             attachment.set_start(start);
@@ -160,15 +173,11 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
         any
     }
 
-    /// Sleeps until the completion comes that most likely commits something, or the time is over. Returns
-    /// `false` if no completion is to be waited for.
-    pub fn wait(&mut self, written: u64, limit: Duration) -> bool {
+    /// Asks that the channel be notified of the completion that most likely commits something; `true` if it
+    /// is there already.
+    pub fn arm(&mut self, written: u64) -> bool {
         let behind = self.followers.iter_mut().filter(|follower| follower.attachment.acked() < written);
-        match behind.max_by_key(|follower| follower.attachment.acked()) {
-            Some(follower) => follower.qp.wait(limit),
-            None => return false,
-        }
-        true
+        behind.max_by_key(|follower| follower.attachment.acked()).is_some_and(|follower| follower.qp.arm())
     }
 
     /// Whether a follower has not acknowledged all that was written.

@@ -179,6 +179,11 @@ impl<Q: QueuePair> Connection<Q> {
         false
     }
 
+    /// The name under which the worker's channel tells of it; `None` if the worker has to look.
+    pub fn token(&self) -> Option<u64> {
+        self.qp.token()
+    }
+
     /// Asks for a wake-up; `true` if there is something to do already.
     pub fn arm(&mut self) -> bool {
         // While a write waits for memory, or for another write, no arrival is looked at.

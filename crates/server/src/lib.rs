@@ -13,6 +13,7 @@
 
 mod accept;
 mod connection;
+mod connections;
 mod endpoint;
 mod execute;
 mod heartbeat;

@@ -41,7 +41,7 @@ pub(crate) fn start<Q: QueuePair + 'static>(
     let last = streams.pop().flatten().zip(releases);
     let (mut inboxes, mut wakers) = (Vec::new(), Vec::new());
     for (stream, (pulse, replicator)) in core.pulses.iter().zip(streams).enumerate() {
-        let channel = Channel::new().map_err(|e| StartError::Os("make an event counter", e))?;
+        let channel = Channel::driving().map_err(|e| StartError::Os("make an event counter", e))?;
         let inbox = Arc::new(WorkerInbox::new(channel.clone(), pulse.clone()));
         let worker =
             Worker::new(shared.clone(), inbox.clone(), core.engine.worker_context(stream as u16), replicator);

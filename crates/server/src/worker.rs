@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use longarm_base::Nanos;
 use longarm_fabric::QueuePair;
-use longarm_host::{AdaptiveSpin, now};
+use longarm_host::{AdaptiveSpin, Offers, now};
 use longarm_memory::Mapped;
 
 use crate::connection::{BATCH, Connection, Turn};
+use crate::connections::Connections;
 use crate::execute::Execution;
 use crate::shared::Shared;
 use crate::worker_inbox::WorkerInbox;
@@ -24,6 +25,8 @@ const SLEEP: Duration = Duration::from_millis(500);
 const SHORT_SLEEP: Duration = Duration::from_millis(1);
 /// The sleep while a follower is behind and no client waits for it.
 const BEHIND_SLEEP: Duration = Duration::from_millis(5);
+/// How long a worker that ends sends what clients do not take at once.
+const PATIENCE: Duration = Duration::from_millis(20);
 /// Idle rounds between two looks at the clock, and two offers of the core to other threads: there may be only
 /// two cores.
 const ROUNDS_A_LOOK: u32 = 32;
@@ -33,7 +36,7 @@ pub(crate) struct Worker<Q> {
     shared: Arc<Shared>,
     inbox: Arc<WorkerInbox<Q>>,
     context: WorkerContext<Mapped>,
-    connections: Vec<Connection<Q>>,
+    connections: Connections<Q>,
     /// In a group: its stream's way to the followers.
     replicator: Option<Replicator<Q, Mapped>>,
     /// Whether written entries wait for followers.
@@ -45,21 +48,28 @@ impl<Q: QueuePair> Worker<Q> {
         shared: Arc<Shared>,
         inbox: Arc<WorkerInbox<Q>>,
         context: WorkerContext<Mapped>,
-        replicator: Option<Replicator<Q, Mapped>>,
+        mut replicator: Option<Replicator<Q, Mapped>>,
     ) -> Worker<Q> {
-        Worker { shared, inbox, context, connections: Vec::new(), replicator, replicating: false }
+        if let Some(replicator) = &mut replicator {
+            replicator.sleep_on(inbox.channel.clone());
+        }
+        let connections = Connections::new(inbox.channel.clone());
+        Worker { shared, inbox, context, connections, replicator, replicating: false }
     }
 
     /// Serves until the server closes.
     pub fn run(mut self) {
         let mut spin = AdaptiveSpin::new(Nanos(self.shared.options.spin.as_nanos() as u64));
-        let mut idle = 0u32;
+        let (mut idle, mut offers) = (0u32, Offers::default());
         loop {
             match self.shared.core.phase() {
                 Phase::Forming | Phase::Serving => {}
                 Phase::Draining if self.inbox.pulse.is_drained() => {}
                 Phase::Draining => self.drain(),
                 Phase::Closing => return self.close(),
+            }
+            if self.connections.is_crowd() {
+                offers.offer();
             }
             match self.round() {
                 Turn::Busy | Turn::Gone => {
@@ -94,30 +104,17 @@ impl<Q: QueuePair> Worker<Q> {
         self.hang();
         let new = self.inbox.connections.take();
         let mut busy = !new.is_empty();
-        self.connections.extend(new);
-        let (mut waiting, mut at) = (false, 0);
+        new.into_iter().for_each(|connection| self.connections.add(connection));
         let mut execution = Execution {
             shared: &self.shared,
             pulse: &self.inbox.pulse,
             context: &mut self.context,
             phase: self.shared.core.phase(),
         };
-        while at < self.connections.len() {
-            match self.connections[at].turn(&mut execution) {
-                Turn::Idle => {}
-                Turn::Busy => busy = true,
-                Turn::Waiting => waiting = true,
-                Turn::Gone => {
-                    let gone = self.connections.swap_remove(at);
-                    leave(&self.shared, &self.inbox, gone);
-                    busy = true;
-                    continue;
-                }
-            }
-            at += 1;
-        }
+        let turn = self.connections.round(&mut execution, &mut |gone| leave(&self.shared, &self.inbox, gone));
+        busy |= turn == Turn::Busy;
         busy |= self.replicate();
-        match (busy, waiting || self.replicating) {
+        match (busy, turn == Turn::Waiting || self.replicating) {
             (true, _) => Turn::Busy,
             (false, true) => Turn::Waiting,
             (false, false) => Turn::Idle,
@@ -137,44 +134,28 @@ impl<Q: QueuePair> Worker<Q> {
             || pumped == Pumped::Busy
     }
 
-    /// Sleeps until followers have the entries that a client waits for, or until something else may need a
-    /// look.
-    fn sleep_for_followers(&mut self) -> bool {
-        match (&mut self.replicator, &self.context.stream) {
-            (Some(replicator), Some(stream)) => replicator.wait(stream.written(), SHORT_SLEEP),
-            _ => false,
-        }
-    }
-
-    /// Arms every connection, and sleeps unless one of them has something already.
-    fn sleep(&mut self, limit: Duration) {
+    /// Asks to be woken by connections and followers, and sleeps unless one of them has something already.
+    fn sleep(&mut self, mut limit: Duration) {
         self.inbox.pulse.set_sleeping(true);
-        if self.replicating && self.sleep_for_followers() {
-            return self.inbox.pulse.set_sleeping(false);
-        }
-        let behind = self.replicator.as_ref().zip(self.context.stream.as_ref());
-        let behind = behind.is_some_and(|(replicator, stream)| replicator.is_behind(stream.written()));
-        // Completions of a follower that is behind do not wake this thread.
-        let limit = if behind { limit.min(BEHIND_SLEEP) } else { limit };
         let mut news = false;
-        let mut at = 0;
+        if let (Some(replicator), Some(stream)) = (&mut self.replicator, &self.context.stream) {
+            if self.replicating {
+                news = replicator.arm(stream.written());
+                limit = limit.min(SHORT_SLEEP);
+            } else if replicator.is_behind(stream.written()) {
+                // Completions of a follower that is behind need not wake this thread.
+                limit = limit.min(BEHIND_SLEEP);
+            }
+        }
         let execution = Execution {
             shared: &self.shared,
             pulse: &self.inbox.pulse,
             context: &mut self.context,
             phase: self.shared.core.phase(),
         };
-        while at < self.connections.len() {
-            news |= self.connections[at].arm();
-            if self.connections[at].stands(&execution) {
-                at += 1;
-                continue;
-            }
-            let gone = self.connections.swap_remove(at);
-            leave(&self.shared, &self.inbox, gone);
-        }
+        news |= self.connections.arm(&execution, &mut |gone| leave(&self.shared, &self.inbox, gone));
         if !news {
-            self.inbox.channel.wait(limit);
+            self.connections.wait(limit);
         }
         self.inbox.pulse.set_sleeping(false);
     }
@@ -207,9 +188,9 @@ impl<Q: QueuePair> Worker<Q> {
                 _ => quiet += 1,
             }
         }
-        for connection in self.connections.drain(..) {
-            leave(&self.shared, &self.inbox, connection);
-        }
+        let left = self.shared.core.deadline().since(self.shared.core.timestamps().now);
+        let patience = Duration::from_nanos(left.0).min(PATIENCE);
+        self.connections.end(patience, &mut |gone| leave(&self.shared, &self.inbox, gone));
         if let Some(replicator) = &mut self.replicator {
             replicator.end();
         }

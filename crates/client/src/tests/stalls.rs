@@ -67,6 +67,9 @@ impl QueuePair for Stalled {
     fn poll(&mut self, done: &mut Completions) -> usize {
         if self.stalls.away() { 0 } else { self.inner.poll(done) }
     }
+    fn attend(&mut self, channel: &Channel) -> Result<(), SetupError> {
+        self.inner.attend(channel)
+    }
     fn ready(&mut self) -> bool {
         !self.stalls.away() && self.inner.ready()
     }

@@ -53,6 +53,12 @@ macro_rules! pass_through {
         }
     };
     (@ granted) => {
+        fn attend(&mut self, channel: &$crate::Channel) -> Result<(), $crate::SetupError> {
+            self.inner.attend(channel)
+        }
+        fn token(&self) -> Option<u64> {
+            self.inner.token()
+        }
         fn granted(&self) -> &[$crate::Granted] {
             self.inner.granted()
         }

@@ -73,7 +73,7 @@ pub(super) struct ShmParts {
 impl ShmQp {
     pub(super) fn new(parts: ShmParts) -> Result<ShmQp, SetupError> {
         if let Some(channel) = &parts.channel {
-            channel.watch(parts.peer.socket()).map_err(|e| SetupError::Os("watch the peer's socket", e))?;
+            watch(channel, &parts.peer)?;
         }
         Ok(ShmQp {
             pending: ShmSendQueue::new(),
@@ -257,6 +257,11 @@ impl ShmQp {
     }
 }
 
+/// Has what the peer announces wake the channel.
+fn watch(channel: &Channel, peer: &Peer) -> Result<(), SetupError> {
+    channel.watch(peer.socket()).map_err(|e| SetupError::Os("watch the peer's socket", e))
+}
+
 /// Coarse time: a few nanoseconds to read, a few milliseconds wrong.
 fn now() -> Duration {
     let time = rustix::time::clock_gettime(ClockId::MonotonicCoarse);
@@ -376,6 +381,12 @@ impl QueuePair for ShmQp {
             let _ = self.inbox.bell_rang();
             self.peer.hush();
         }
+    }
+
+    fn attend(&mut self, channel: &Channel) -> Result<(), SetupError> {
+        watch(channel, &self.peer)?;
+        (self.hangups, self.channel) = (channel.hangups(), Some(channel.clone()));
+        Ok(())
     }
 
     fn state(&self) -> Result<(), Broken> {

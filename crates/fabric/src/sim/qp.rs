@@ -8,7 +8,7 @@ use longarm_host::world::entered;
 use super::end::{Owned, SimEvent, SimSide};
 use super::pair::SimConnection;
 use crate::{
-    Broken, Completion, Completions, Granted, Op, PostError, QueuePair, RECEIVES, SetupError, Ticket,
+    Broken, Channel, Completion, Completions, Granted, Op, PostError, QueuePair, RECEIVES, SetupError, Ticket,
 };
 
 /// A queue pair of a simulated machine.
@@ -117,6 +117,11 @@ impl QueuePair for SimQp {
         if let Some(bed) = bed {
             bed.sleep(timeout);
         }
+    }
+
+    fn attend(&mut self, channel: &Channel) -> Result<(), SetupError> {
+        self.pair.with(self.side, |end| end.bell = Some(channel.clone()));
+        Ok(())
     }
 
     fn state(&self) -> Result<(), Broken> {

@@ -10,7 +10,7 @@ use super::codec::{Codec, Flushed, INPUT};
 use super::inbox::{Deliver, TcpInbox};
 use super::session::TcpSession;
 use super::socket::{self, Received};
-use crate::{Completions, Op, PostError, Ticket, stream};
+use crate::{Channel, Completions, Op, PostError, SetupError, Ticket, stream};
 
 /// Reads of one poll: the peer cannot keep a user inside.
 const READS: usize = 8;
@@ -102,6 +102,12 @@ impl Alone {
             let _ = rustix::event::poll(&mut [PollFd::new(&self.socket, what)], Some(&limit));
             self.pump();
         }
+    }
+
+    /// [`QueuePair::attend`](crate::QueuePair::attend): what comes in wakes the channel, whether or not it
+    /// was asked to.
+    pub fn attend(&mut self, channel: &Channel) -> Result<(), SetupError> {
+        channel.watch(&self.socket).map_err(|e| SetupError::Os("watch a connection", e))
     }
 
     /// [`QueuePair::revoke`](crate::QueuePair::revoke): requests are executed by this thread alone, so none

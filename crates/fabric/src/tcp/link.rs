@@ -1,8 +1,8 @@
-//! The accepting side of one connection, shared by the user's queue pair and the NIC thread.
+//! The accepting side of one connection, shared by the user's queue pair and whoever is its NIC: the NIC
+//! thread of the listener, or the thread that waits on the channel of the queue pair.
 //!
-//! Writes: the NIC thread ([`TcpLink::serve`]) and the user, both under `state`. Only the NIC thread reads
-//! the socket.
-//! (1) Whatever is executed for the peer is executed under the lock, by the NIC thread: a user who holds the
+//! Writes: the NIC ([`TcpLink::serve`]) and the user, both under `state`. Only the NIC reads the socket.
+//! (1) Whatever is executed for the peer is executed under the lock, by the NIC: a user who holds the
 //!     lock knows that nothing is being executed, and what it marks holds from then on (`revoke`).
 //! (2) No wake-up is lost: "nothing is here" and "armed" are one step under the lock, as are "something is
 //!     here" and "take the arming away, notify". The notification itself may come after the unlock, as it is
@@ -12,6 +12,7 @@
 
 use std::io;
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,23 +20,26 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::EventFlags;
 
 use super::buffer::Buffer;
-use super::codec::{Codec, Flushed};
+use super::codec::{Codec, Flushed, INPUT};
 use super::inbox::{Deliver, Relay, TcpInbox};
-use super::poller::Poller;
 use super::session::TcpSession;
 use super::socket::{self, Received};
+use crate::channel::{Driven, Drove};
+use crate::poller::Poller;
 use crate::{Broken, Channel, Op, PostError, Ticket, stream};
 
 /// Most bytes of one read, so that one connection does not keep the NIC from the others.
 const READ_CHUNK: usize = 128 << 10;
 
-/// A connection with a NIC thread.
+/// A connection with a NIC.
 #[derive(Debug)]
 pub struct TcpLink {
     pub(super) socket: Arc<TcpStream>,
     pub(super) token: u64,
     poller: Arc<Poller>,
     channel: Channel,
+    /// The NIC is whoever waits on the channel, and needs no notification.
+    driven: bool,
     news: AtomicBool,
     state: Mutex<LinkState>,
     moved: Condvar,
@@ -72,13 +76,14 @@ pub enum NicTurn {
 }
 
 impl TcpLink {
-    /// A link; give it to `Nic::enter`.
+    /// A link; give it to its NIC: `Nic::enter`, or `Channel::enter` if it is `driven`.
     pub fn new(
         poller: &Arc<Poller>,
         socket: Arc<TcpStream>,
         codec: Codec,
         session: TcpSession,
         channel: &Channel,
+        driven: bool,
     ) -> Arc<TcpLink> {
         let state = LinkState {
             session,
@@ -96,6 +101,7 @@ impl TcpLink {
             token: poller.token(),
             poller: poller.clone(),
             channel: channel.clone(),
+            driven,
             news: AtomicBool::new(false),
             state: Mutex::new(state),
             moved: Condvar::new(),
@@ -261,7 +267,7 @@ impl TcpLink {
         if self.news.load(Ordering::Relaxed) {
             return true;
         }
-        state.armed = true;
+        state.armed = !self.driven;
         false
     }
 
@@ -279,6 +285,12 @@ impl TcpLink {
             state = self.moved.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         state.sleeping = false;
+    }
+
+    /// Under which name its channel tells that there is something to poll, if the channel's thread is its
+    /// NIC.
+    pub fn driven_token(&self) -> Option<u64> {
+        self.driven.then_some(self.token)
     }
 
     /// Why the connection is over, if it is.
@@ -304,6 +316,31 @@ impl TcpLink {
         session.close(relay);
         self.flush(&mut state);
         self.kick(&mut state);
+    }
+}
+
+/// A link that is served by the waits of its channel.
+#[derive(Debug)]
+pub struct DrivenLink {
+    link: Arc<TcpLink>,
+    raw: Mutex<Buffer>,
+}
+
+impl DrivenLink {
+    pub fn new(link: Arc<TcpLink>) -> DrivenLink {
+        DrivenLink { link, raw: Mutex::new(Buffer::new(INPUT)) }
+    }
+}
+
+impl Driven for DrivenLink {
+    fn drive(&self, events: EventFlags) -> Drove {
+        let mut raw = self.raw.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = self.link.serve(&mut raw, events);
+        Drove { news: self.link.has_news(), ended: turn == NicTurn::Forget }
+    }
+
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.link.socket.as_fd()
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustls::{Connection, ServerConnection};
 
 use super::codec::Codec;
-use super::link::TcpLink;
+use super::link::{DrivenLink, TcpLink};
 use super::nic::{Hold, Nic};
 use super::session::TcpSession;
 use super::tls::{self, Tls};
@@ -144,9 +144,23 @@ impl Incoming for TcpIncoming {
         self.say(|mut stream, peer| handshake::welcome(&mut stream, peer, &offer))?;
         let name = format!("{} {}", if self.tls.is_some() { "tls" } else { "tcp" }, self.peer);
         let codec = self.tls.map_or(Codec::Plain, Codec::tls);
-        let nic = self.hold.nic();
-        let link = TcpLink::new(nic.poller(), self.socket, codec, TcpSession::new(grants), channel);
-        nic.enter(link.clone());
+        let session = TcpSession::new(grants);
+        let link = match channel.poller() {
+            None => {
+                let nic = self.hold.nic();
+                let link = TcpLink::new(nic.poller(), self.socket, codec, session, channel, false);
+                nic.enter(link.clone());
+                link
+            }
+            Some(poller) => {
+                let link = TcpLink::new(poller, self.socket, codec, session, channel, true);
+                if !channel.enter(link.token, Arc::new(DrivenLink::new(link.clone()))) {
+                    return Err(SetupError::Refused("the server is closing".into()));
+                }
+                link.take_in().map_err(|e| SetupError::Os("wait for a connection", e))?;
+                link
+            }
+        };
         Ok(TcpQp::linked(link, landing, self.hello.grants, name))
     }
 

@@ -16,7 +16,6 @@ mod inbox;
 mod link;
 mod listen;
 mod nic;
-mod poller;
 mod qp;
 mod session;
 mod settings;

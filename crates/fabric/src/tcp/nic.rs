@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,13 +14,13 @@ use std::time::Duration;
 use longarm_base::Nanos;
 use longarm_host::{AdaptiveSpin, now};
 use rustix::event::Timespec;
-use rustix::event::epoll::{Event, EventFlags};
+use rustix::event::epoll::EventFlags;
 
 use super::buffer::Buffer;
 use super::codec::INPUT;
 use super::link::{NicTurn, TcpLink};
-use super::poller::{Poller, WAKE};
 use crate::Channel;
+use crate::poller::{Poller, WAKE};
 
 /// Events of one look.
 const EVENTS: usize = 64;
@@ -87,7 +88,8 @@ impl Nic {
     /// Starts the thread, which lives while anybody holds the NIC or a connection lives.
     pub fn start(spin: Duration) -> io::Result<Hold> {
         let wake = Channel::new()?;
-        let poller = Arc::new(Poller::new(&wake)?);
+        let poller = Arc::new(Poller::new()?);
+        poller.add(wake.fd(), WAKE, EventFlags::IN)?;
         let nic = Arc::new(Nic {
             poller,
             wake,
@@ -118,13 +120,12 @@ impl Nic {
         // Whether it looks without sleeping, and whether anything came since it began to.
         let (mut looks, mut waits) = (false, false);
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
         loop {
-            events.clear();
-            self.poller.wait(&mut events, if looks { Some(&zero) } else { None });
+            let mut room = [MaybeUninit::uninit(); EVENTS];
+            let events = self.poller.wait(&mut room, if looks { Some(&zero) } else { None });
             let mut busy = false;
             let mut woken = false;
-            for event in &events {
+            for event in events {
                 match event.data.u64() {
                     WAKE => woken = true,
                     token => busy |= self.serve(&mut links, token, event.flags),

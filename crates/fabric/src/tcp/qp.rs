@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::alone::Alone;
 use super::inbox::{Deliver, Relay, TcpInbox};
 use super::link::TcpLink;
-use crate::{Broken, Completions, Granted, Op, PostError, QueuePair, SetupError, Ticket};
+use crate::{Broken, Channel, Completions, Granted, Op, PostError, QueuePair, SetupError, Ticket};
 
 /// A queue pair over TCP.
 #[derive(Debug)]
@@ -146,6 +146,20 @@ impl QueuePair for TcpQp {
             TcpQpKind::Linked(linked) => linked.link.broken(),
         };
         broken.map_or(Ok(()), Err)
+    }
+
+    fn attend(&mut self, channel: &Channel) -> Result<(), SetupError> {
+        match &mut self.side {
+            TcpQpKind::Alone(alone) => alone.attend(channel),
+            TcpQpKind::Linked(_) => Ok(()),
+        }
+    }
+
+    fn token(&self) -> Option<u64> {
+        match &self.side {
+            TcpQpKind::Alone(_) => None,
+            TcpQpKind::Linked(linked) => linked.link.driven_token(),
+        }
     }
 
     fn granted(&self) -> &[Granted] {

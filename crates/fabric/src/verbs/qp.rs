@@ -98,8 +98,7 @@ impl VerbsQp {
     pub(super) fn new(parts: VerbsParts) -> Result<VerbsQp, SetupError> {
         let Opened { qp, queue, channel: events, receives, staging, adapter, .. } = parts.opened;
         if let Some(channel) = &parts.channel {
-            let watch = channel.watch(&parts.lifeline).and_then(|()| channel.watch(&events));
-            watch.map_err(|e| SetupError::Os("watch a connection", e))?;
+            watch(channel, &parts.lifeline, &events)?;
         }
         Ok(VerbsQp {
             inline_max: qp.inline_max() as usize,
@@ -514,6 +513,12 @@ impl QueuePair for VerbsQp {
         }
     }
 
+    fn attend(&mut self, channel: &Channel) -> Result<(), SetupError> {
+        watch(channel, &self.lifeline, &self.events)?;
+        (self.hangups, self.channel) = (channel.hangups(), Some(channel.clone()));
+        Ok(())
+    }
+
     fn state(&self) -> Result<(), Broken> {
         self.broken.clone().map_or(Ok(()), Err)
     }
@@ -559,6 +564,12 @@ impl VerbsQp {
             self.check_peer(false);
         }
     }
+}
+
+/// Has events and the end of a connection wake the channel.
+fn watch(channel: &Channel, lifeline: &Lifeline, events: &ib::CompletionChannel) -> Result<(), SetupError> {
+    let watched = channel.watch(lifeline).and_then(|()| channel.watch(events));
+    watched.map_err(|e| SetupError::Os("watch a connection", e))
 }
 
 impl Drop for VerbsQp {

@@ -1,5 +1,7 @@
 //! A worker that is in the middle of its turn when a follower is let go, and one that has nothing to send.
 
+use std::time::Duration;
+
 use longarm_base::ReplicaId;
 use longarm_fabric::{Broken, Granted, SetupError};
 use longarm_host::Pause;
@@ -46,6 +48,9 @@ impl QueuePair for Late {
     }
     fn ready(&mut self) -> bool {
         false
+    }
+    fn attend(&mut self, _: &Channel) -> Result<(), SetupError> {
+        Ok(())
     }
     fn wait(&mut self, _: Duration) {}
     fn state(&self) -> Result<(), Broken> {

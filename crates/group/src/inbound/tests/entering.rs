@@ -32,6 +32,9 @@ impl QueuePair for Stubborn {
     fn ready(&mut self) -> bool {
         false
     }
+    fn attend(&mut self, _: &Channel) -> Result<(), SetupError> {
+        Ok(())
+    }
     fn wait(&mut self, _: Duration) {}
     fn state(&self) -> Result<(), Broken> {
         Ok(())
