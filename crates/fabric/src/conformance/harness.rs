@@ -86,7 +86,7 @@ pub struct TestServer<S: Setup> {
 impl<S: Setup> TestServer<S> {
     pub fn new() -> TestServer<S> {
         let (listener, address) = listen::<S>(ListenOptions::default());
-        TestServer { listener, address, memory: Memory::new(), channel: Channel::new().expect("channel") }
+        TestServer { listener, address, memory: Memory::new(), channel: S::channel() }
     }
 
     /// The next peer, let in.

@@ -61,6 +61,15 @@ macro_rules! conformance {
         }
     };
     ($(#[$attribute:meta])* threads $setup:ty) => {
+        $crate::conformance! { $(#[$attribute])* attended $setup }
+        $crate::conformance! { @each $(#[$attribute])* $setup:
+            no_wake_up_is_lost_by_the_channel
+            the_channel_tells_of_a_peer_that_left
+            arming_with_news_asks_nothing
+        }
+    };
+    // Of a listener whose channel another thread waits on.
+    ($(#[$attribute:meta])* attended $setup:ty) => {
         $crate::conformance! { @each $(#[$attribute])* $setup:
             every_operation_round_trips
             sizes_odd_and_longest_come_back
@@ -84,9 +93,6 @@ macro_rules! conformance {
             nothing_takes_effect_after_revoke
             waiting_ends_by_news_or_by_time
             no_wake_up_is_lost_by_wait
-            no_wake_up_is_lost_by_the_channel
-            the_channel_tells_of_a_peer_that_left
-            arming_with_news_asks_nothing
             what_is_lent_is_known_to_the_other_side
             hello_and_welcome_have_limits
             a_rejected_peer_learns_why

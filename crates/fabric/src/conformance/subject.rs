@@ -1,6 +1,6 @@
 //! The transport under test, as the suite comes by it.
 
-use crate::{Address, Transport};
+use crate::{Address, Channel, Transport};
 
 /// How the suite comes by a transport.
 pub trait Setup: 'static {
@@ -16,4 +16,8 @@ pub trait Setup: 'static {
     }
     /// An address where nobody listens yet, another one at each call. A TCP port may be 0.
     fn address() -> Address;
+    /// A channel for the side that listens.
+    fn channel() -> Channel {
+        Channel::new().expect("channel")
+    }
 }

@@ -32,6 +32,8 @@ mod plain {
     conformance!(Plain);
 }
 
+mod driven;
+
 mod secret {
     use std::sync::Arc;
     use std::time::Duration;
