@@ -362,10 +362,17 @@ impl<Q: QueuePair> Link<Q> {
         Trouble::Broken(self.state().err().unwrap_or_else(|| what.to_string()))
     }
 
+    /// Waits until there is something to poll, at most for so long. Room for the rest of a long message may
+    /// come back silently.
+    pub(crate) fn wait_for_news(&mut self, most: Duration) {
+        let most = if self.mailbox.is_sending() { most.min(Duration::from_millis(1)) } else { most };
+        spin_and_wait(&mut self.qp, &mut self.spin, most);
+    }
+
     /// Waits until something happens, for at most a millisecond, and checks the deadline.
     pub(crate) fn wait_a_little(&mut self, deadline: &Deadline) -> Result<(), Trouble> {
         self.check(deadline)?;
-        spin_and_wait(&mut self.qp, &mut self.spin, Duration::from_millis(1));
+        self.wait_for_news(Duration::from_millis(1));
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use longarm_base::limits::{OPERATIONS_AHEAD, QUEUE_DEPTH};
 use longarm_base::{Csn, Nanos};
-use longarm_fabric::{PostError, QueuePair, Transport, spin_and_wait};
+use longarm_fabric::{PostError, QueuePair, Transport};
 use longarm_host::now;
 use longarm_wire::{Request, RequestKind, Status};
 
@@ -24,6 +24,10 @@ use crate::flight::{InFlight, Reply, RequestId};
 use crate::link::{RingAnswer, Trouble};
 use crate::write::check;
 
+/// The longest wait before the connection is looked at.
+const PAUSE: Duration = Duration::from_millis(20);
+/// The same while something is to be sent again, as nothing announces room for it.
+const PAUSE_SENDING: Duration = Duration::from_millis(1);
 /// The most unanswered requests of one client.
 pub const IN_FLIGHT_MAX: usize = QUEUE_DEPTH / 2;
 const _: () = assert!(IN_FLIGHT_MAX as u64 <= OPERATIONS_AHEAD, "a pipeline without gaps has numbers enough");
@@ -216,6 +220,7 @@ impl<T: Transport> Client<T> {
         if let Some(link) = &mut self.link {
             link.qp.ring();
         }
+        let mut waited = false;
         loop {
             // Answers that came while the client waited for a READ were taken then, and are collected now.
             let news = self.link.as_mut().is_some_and(|link| link.pump() > 0 || !link.answers.is_empty());
@@ -232,8 +237,15 @@ impl<T: Transport> Client<T> {
             else {
                 return Err(Error::Invalid("no such request is open"));
             };
-            also();
-            self.await_more(deadline, ticket)?;
+            match &mut self.link {
+                // Most answers come soon: whether one is to be expected at all is looked at later.
+                Some(link) if !waited && self.unsent.is_none() => link.wait_for_news(PAUSE),
+                _ => {
+                    also();
+                    self.await_more(deadline, ticket)?;
+                }
+            }
+            waited = true;
         }
     }
 
@@ -250,8 +262,7 @@ impl<T: Transport> Client<T> {
         let link = self.link.as_mut().expect("not broken");
         // The wait is short, so that a goodbye or a death is noticed within the timeout. Nothing announces
         // room for what is to be sent again.
-        let pause = if self.unsent.is_some() || link.mailbox.is_sending() { 1 } else { 20 };
-        spin_and_wait(&mut link.qp, &mut link.spin, Duration::from_millis(pause));
+        link.wait_for_news(if self.unsent.is_some() { PAUSE_SENDING } else { PAUSE });
         Ok(())
     }
 

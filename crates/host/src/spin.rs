@@ -14,6 +14,8 @@ const MISSES: u32 = 2;
 /// The waits that sleep between two that look, while looking does not pay: at first, and at most.
 const SLEEPS: u32 = 16;
 const SLEEPS_MAX: u32 = 512;
+/// The same where what is looked for mostly comes at once, when whoever makes it has a core.
+const SLEEPS_SHORT: u32 = 4;
 /// Between two looks goes so much time at most, unless the core is taken from the thread.
 const TAKEN: Nanos = Nanos::from_micros(50);
 /// What takes less time than this to come is looked for whoever wants the core: to let another thread have it
@@ -112,6 +114,15 @@ impl AdaptiveSpin {
         !self.slept
     }
 
+    /// What it waited for was there before the clock was looked at again.
+    #[inline]
+    pub fn end_at_once(&mut self) {
+        if !self.slept && self.looks {
+            (self.misses, self.sleeps_next) = (0, SLEEPS);
+            self.paid = Nanos(self.paid.0 / 8 * 7);
+        }
+    }
+
     /// What it waited for is there.
     pub fn end(&mut self, now: Nanos) {
         if !self.slept && self.looks {
@@ -128,7 +139,7 @@ impl AdaptiveSpin {
     fn missed(&mut self) {
         self.misses = (self.misses + 1).min(MISSES);
         if self.misses == MISSES {
-            self.sleeps = self.sleeps_next;
+            self.sleeps = if self.paid < SWITCH { SLEEPS_SHORT } else { self.sleeps_next };
             self.sleeps_next = (2 * self.sleeps_next).min(SLEEPS_MAX);
         }
     }
