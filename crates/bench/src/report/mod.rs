@@ -132,6 +132,9 @@ pub struct RunResult {
     /// The part of them that the leader took, of a group.
     #[serde(default)]
     pub leader_cpu: Option<f64>,
+    /// How many operations the client with the most completed, over those of the one with the fewest.
+    #[serde(default)]
+    pub uniformity: Option<f64>,
 }
 
 /// CPU seconds, so far or in a run.
@@ -184,6 +187,7 @@ impl RunResult {
             client_cpu: cpu.client,
             server_cpu: cpu.server,
             leader_cpu: cpu.leader,
+            uniformity: None,
         }
     }
 }

@@ -1,13 +1,15 @@
-//! What a table has no column for: how many items scans showed, and who took the CPU time.
+//! What a table has no column for: how many items scans showed, who took the CPU time, and how alike clients
+//! fared.
 
 use super::TargetResult;
 use super::figures::rate;
 use crate::plan::{Plan, Sweep};
+use crate::spread::Spread;
 use crate::workload::Lengths;
 
 /// A line about a target at a setting, if there is something to say.
 pub fn line(result: &TargetResult, at: &str) -> Option<String> {
-    let parts: Vec<String> = [items(result), cpu(result)].into_iter().flatten().collect();
+    let parts: Vec<String> = [items(result), cpu(result), uniformity(result)].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| format!("{}{at}: {}", result.target, parts.join("; ")))
 }
 
@@ -34,6 +36,14 @@ fn cpu(result: &TargetResult) -> Option<String> {
         each(server - leader),
         each(summary.client_cpu.median)
     ))
+}
+
+/// How many operations the client with the most completed, over those of the one with the fewest.
+fn uniformity(result: &TargetResult) -> Option<String> {
+    let of_runs: Option<Vec<f64>> = result.runs.iter().map(|run| run.uniformity).collect();
+    let ratio = Spread::of(of_runs.filter(|runs| !runs.is_empty())?).median;
+    // One client is like itself.
+    (ratio > 1.0).then(|| format!("the fastest client completed {ratio:.2} times what the slowest did"))
 }
 
 /// The scans of a plan, for its first line.

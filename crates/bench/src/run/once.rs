@@ -20,12 +20,15 @@ pub struct Once {
     throughput: f64,
     seconds: f64,
     cpu: CpuTimes,
+    /// Operations a second of the slowest client and of the fastest.
+    rates: Option<(f64, f64)>,
 }
 
 impl Once {
     /// As it is reported.
     pub fn result(&self) -> RunResult {
-        RunResult::new(&self.record, self.throughput, self.seconds, self.cpu)
+        let uniformity = self.rates.map(|(slowest, fastest)| fastest / slowest);
+        RunResult { uniformity, ..RunResult::new(&self.record, self.throughput, self.seconds, self.cpu) }
     }
 }
 
@@ -105,10 +108,14 @@ pub fn run(
             throughput: 0.0,
             seconds: (window.now() - begun) as f64 * 1e-9,
             cpu,
+            rates: None,
         };
         for finished in finished.into_iter().flatten() {
             let Finished { record, seconds } = finished?;
-            once.throughput += record.counts.operations as f64 / seconds;
+            let rate = record.counts.operations as f64 / seconds;
+            once.throughput += rate;
+            let (slowest, fastest) = once.rates.unwrap_or((rate, rate));
+            once.rates = Some((slowest.min(rate), fastest.max(rate)));
             once.record.add(&record);
         }
         Ok(once)

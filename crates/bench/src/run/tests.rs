@@ -362,3 +362,14 @@ fn a_driver_that_panics_does_not_hang_the_run() {
     let error = run(&plan, &[Box::new(Panics)]).err().unwrap().to_string();
     assert!(error.contains("panics: running: the driver panicked while connecting"), "{error}");
 }
+
+#[test]
+fn how_alike_clients_fared_is_told_of_several() {
+    for (clients, told) in [(1, false), (3, true)] {
+        let report = one(&Plan { clients, ..quick() }, Fault::None).expect("a report");
+        let runs = &report.points[0].results[0].runs;
+        assert!(runs.iter().all(|run| run.uniformity.is_some_and(|ratio| ratio >= 1.0)));
+        let text = report.table(Style::Plain);
+        assert_eq!(text.contains("times what the slowest did"), told, "{text}");
+    }
+}

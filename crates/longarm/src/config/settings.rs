@@ -154,7 +154,7 @@ pub static SETTINGS: &[Setting] = &[
     Setting {
         set: |c, v| one(v, |text| number(text).map(|n| c.spin_us = n)),
         show: |c| json!(c.spin_us),
-        ..server("spin_us", "MICROSECONDS", "How long an idle worker polls before it sleeps")
+        ..server("spin_us", "MICROSECONDS", "The longest time that an idle thread polls before it sleeps")
     },
     Setting {
         set: |c, v| one(v, |text| path(text).map(|p| c.arena_dir = p)),

@@ -140,7 +140,7 @@ pub struct Config {
     pub max_clients: usize,
     /// Bytes of each client's request ring.
     pub ring_bytes: u64,
-    /// Microseconds an idle worker polls before it sleeps.
+    /// Microseconds for which an idle thread polls before it sleeps, at most.
     pub spin_us: u64,
     /// Directory of plain-file backing, if any.
     pub arena_dir: Option<PathBuf>,
