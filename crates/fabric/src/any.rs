@@ -11,7 +11,7 @@ use crate::tcp::{Tcp, TcpIncoming, TcpListener, TcpQp};
 use crate::verbs::{Verbs, VerbsIncoming, VerbsListener, VerbsQp};
 use crate::{
     Address, Broken, Channel, Completions, ConnectRequest, Connected, Grant, Granted, Incoming,
-    ListenOptions, Listener, Op, PeerInfo, PostError, QueuePair, Reason, SetupError, Ticket, Transport,
+    ListenOptions, Listener, Op, PeerInfo, PostError, QueuePair, Reason, SetupError, Ticket, Told, Transport,
 };
 
 /// The transport that an address names, with the settings of each that has any.
@@ -166,8 +166,8 @@ impl QueuePair for AnyQp {
     fn attend(&mut self, channel: &Channel) -> Result<(), SetupError> {
         either!(AnyQp, self, qp => qp.attend(channel))
     }
-    fn token(&self) -> Option<u64> {
-        either!(AnyQp, self, qp => qp.token())
+    fn told(&self) -> Option<Told> {
+        either!(AnyQp, self, qp => qp.told())
     }
     fn state(&self) -> Result<(), Broken> {
         either!(AnyQp, self, qp => qp.state())

@@ -18,7 +18,7 @@ use longarm_host::world::is_simulated;
 use rustix::event::epoll::EventFlags;
 use rustix::event::{EventfdFlags, Timespec};
 
-use crate::poller::{Poller, WAKE};
+use crate::poller::Poller;
 
 /// Events taken by one call of the system; what is left wakes the next wait at once.
 const EVENTS: usize = 64;
@@ -40,6 +40,24 @@ pub(crate) struct Drove {
     pub news: bool,
     /// It is over.
     pub ended: bool,
+}
+
+/// The name under which [`Channel::wait_for`] tells of a queue pair that has something to poll.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Told {
+    /// It is told of whenever there is something: the waiting thread served it.
+    Always(u64),
+    /// It is told of once it was [armed](crate::QueuePair::arm); until then it is looked at.
+    Armed(u64),
+}
+
+impl Told {
+    /// The name.
+    pub fn name(self) -> u64 {
+        match self {
+            Told::Always(name) | Told::Armed(name) => name,
+        }
+    }
 }
 
 /// Sleeps until its counter is notified or a watched socket has news. Cloning gives the same channel.
@@ -115,9 +133,16 @@ impl Channel {
     }
 
     /// From now on bytes that come in on `socket`, and its end, wake the sleeper. Each such event wakes once
-    /// (edge-triggered): nobody needs to read the bytes for the next event to count.
-    pub fn watch(&self, socket: impl AsFd) -> io::Result<()> {
-        self.sockets().poller.add(socket, WAKE, EventFlags::IN | EventFlags::RDHUP | EventFlags::ET)
+    /// (edge-triggered): nobody needs to read the bytes for the next event to count. The name under which
+    /// [`wait_for`](Self::wait_for) tells of it.
+    pub fn watch(&self, socket: impl AsFd) -> io::Result<u64> {
+        let token = self.sockets().poller.token();
+        self.watch_as(token, socket).map(|()| token)
+    }
+
+    /// The same, under a name that another socket has already.
+    pub fn watch_as(&self, token: u64, socket: impl AsFd) -> io::Result<()> {
+        self.sockets().poller.add(socket, token, EventFlags::IN | EventFlags::RDHUP | EventFlags::ET)
     }
 
     /// Ends a [`watch`](Self::watch).
@@ -178,7 +203,7 @@ impl Channel {
     }
 
     /// The same, and serves the connections that it drives: the names of those whose users have something to
-    /// poll go to `ready`.
+    /// poll go to `ready`, and those of watched sockets that have news.
     pub fn wait_for(&self, timeout: Duration, ready: &mut Vec<u64>) -> bool {
         match &*self.0 {
             ChannelKind::Sockets(sockets) => sockets.wait(timeout, ready),
@@ -201,19 +226,21 @@ impl Sockets {
             if data == OWN {
                 let mut count = [0u8; 8];
                 let _ = rustix::io::read(&self.counter, &mut count);
-            } else if data != WAKE {
-                self.drive(data, flags, ready);
-            } else if flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
-                // Relaxed: as in `hangups`.
-                self.hangups.fetch_add(1, Ordering::Relaxed);
+            } else if !self.drive(data, flags, ready) {
+                if flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
+                    // Relaxed: as in `hangups`.
+                    self.hangups.fetch_add(1, Ordering::Relaxed);
+                }
+                ready.push(data);
             }
         }
         !events.is_empty()
     }
 
-    fn drive(&self, token: u64, flags: EventFlags, ready: &mut Vec<u64>) {
+    /// Serves a connection that is driven; whether this is one.
+    fn drive(&self, token: u64, flags: EventFlags, ready: &mut Vec<u64>) -> bool {
         let found = self.driven().as_ref().and_then(|driven| driven.get(&token).cloned());
-        let Some(connection) = found else { return };
+        let Some(connection) = found else { return false };
         let Drove { news, ended } = connection.drive(flags);
         if news {
             ready.push(token);
@@ -226,6 +253,7 @@ impl Sockets {
                 self.drives.store(driven.len(), Ordering::Release);
             }
         }
+        true
     }
 }
 

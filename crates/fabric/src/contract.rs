@@ -31,7 +31,7 @@ use longarm_base::limits::READ_MAX;
 use longarm_base::{Place, RegionId};
 use longarm_memory::Region;
 
-use crate::{Address, Channel};
+use crate::{Address, Channel, Told};
 
 /// A queue pair notices the death of its peer's process within this time of the next post, poll or wait.
 pub const PEER_DEATH: Duration = Duration::from_secs(2);
@@ -343,9 +343,9 @@ pub trait QueuePair: Send {
     /// Of a side that connected: from now on [`arm`](Self::arm) has this channel notified.
     fn attend(&mut self, channel: &Channel) -> Result<(), SetupError>;
 
-    /// The name under which [`Channel::wait_for`] tells that there is something to poll. `None` where the
-    /// channel only wakes its thread, which looks at all its queue pairs then.
-    fn token(&self) -> Option<u64> {
+    /// How its channel tells of it. `None` where the channel only wakes its thread, which looks at all its
+    /// queue pairs then.
+    fn told(&self) -> Option<Told> {
         None
     }
 

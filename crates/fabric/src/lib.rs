@@ -28,6 +28,6 @@ mod wait;
 
 pub use address::{Address, Member};
 pub use any::{Any, AnyIncoming, AnyListener, AnyQp};
-pub use channel::Channel;
+pub use channel::{Channel, Told};
 pub use contract::*;
 pub use wait::spin_and_wait;

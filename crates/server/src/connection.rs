@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use longarm_base::limits::QUEUE_DEPTH;
 use longarm_base::{Csn, Nanos};
 use longarm_fabric::ring::{BadFrame, Mailbox};
-use longarm_fabric::{Broken, Completion, Completions, PostError, QueuePair};
+use longarm_fabric::{Broken, Completion, Completions, PostError, QueuePair, Told};
 use longarm_host::Mutex;
 use longarm_host::observe::{Observation, observe};
 use longarm_wire::{Bad, Request, RequestKind, Response, Status};
@@ -179,9 +179,9 @@ impl<Q: QueuePair> Connection<Q> {
         false
     }
 
-    /// The name under which the worker's channel tells of it; `None` if the worker has to look.
-    pub fn token(&self) -> Option<u64> {
-        self.qp.token()
+    /// How the worker's channel tells of it; `None` if the worker has to look.
+    pub fn told(&self) -> Option<Told> {
+        self.qp.told()
     }
 
     /// Asks for a wake-up; `true` if there is something to do already.

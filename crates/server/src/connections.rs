@@ -1,102 +1,122 @@
-//! The connections of a worker, and which of them have something to do.
+//! The connections of a worker, and which of them may have something to do.
 //!
-//! The worker's channel tells by name which connections of some transports have news: only those are looked
-//! at, so a connection that rests costs its memory alone. Connections of other transports have no names; the
-//! worker looks at each in every round, which takes a load from memory.
+//! The worker's channel tells by name which connections have news. So one that rests costs its memory alone:
+//! it is looked at when the channel names it. (1) Over `tcp` the channel always tells, and a connection rests
+//! as soon as it has nothing to do. (2) Over `shm` and `verbs` it tells once it was asked to, which costs the
+//! peer a call of the system with its next request; a look costs a load. So a connection rests there after
+//! many looks in vain. (3) In a simulated world it tells no names, and each connection is looked at in every
+//! round.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use longarm_fabric::{Channel, QueuePair};
+use longarm_fabric::{Channel, QueuePair, Told};
 
 use crate::connection::{Connection, Turn};
 use crate::execute::Execution;
 
-/// A connection that has a name.
-struct Named<Q> {
+/// Looks in vain at a connection that the channel does not tell of by itself, before it rests.
+const LOOKS: u32 = 4096;
+/// Rounds between two looks at the channel while other connections keep the worker busy.
+const ROUNDS: u32 = 64;
+
+/// A connection, and how it is told of.
+struct Held<Q> {
     connection: Connection<Q>,
+    told: Option<Told>,
     /// It is in `active`.
     is_active: bool,
+    /// Turns without anything to do.
+    quiet: u32,
 }
 
 /// The connections of a worker.
 pub(crate) struct Connections<Q> {
-    /// Those without a name.
-    polled: Vec<Connection<Q>>,
-    named: HashMap<u64, Named<Q>>,
-    /// The names of those that have something to do, or may have.
-    active: Vec<u64>,
+    held: Vec<Option<Held<Q>>>,
+    free: Vec<usize>,
+    /// Where each is that has a name.
+    named: HashMap<u64, usize>,
+    /// Those that are looked at.
+    active: Vec<usize>,
     /// Names that the channel told.
     ready: Vec<u64>,
     channel: Channel,
+    rounds: u32,
 }
 
 impl<Q: QueuePair> Connections<Q> {
-    /// None yet; the channel tells of those with names.
+    /// None yet; the channel tells of them.
     pub fn new(channel: Channel) -> Connections<Q> {
-        let (polled, named, active, ready) = Default::default();
-        Connections { polled, named, active, ready, channel }
+        let (held, free, named, active, ready) = Default::default();
+        Connections { held, free, named, active, ready, channel, rounds: 0 }
     }
 
     /// Whether clients that are served by calls of the system may want the worker's core. One of shared
     /// memory is served sooner than a thread is switched.
     pub fn is_crowd(&self) -> bool {
-        self.named.len() > 1
+        self.channel.drives() && self.named.len() > 1
     }
 
     /// Adds one, which is looked at in the next round.
     pub fn add(&mut self, connection: Connection<Q>) {
-        match connection.token() {
-            None => self.polled.push(connection),
-            Some(token) => {
-                self.named.insert(token, Named { connection, is_active: true });
-                self.active.push(token);
+        let told = connection.told();
+        let held = Some(Held { connection, told, is_active: true, quiet: 0 });
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.held[at] = held;
+                at
             }
+            None => {
+                self.held.push(held);
+                self.held.len() - 1
+            }
+        };
+        if let Some(told) = told {
+            self.named.insert(told.name(), at);
         }
+        self.active.push(at);
     }
 
     /// Sleeps until a connection may have something to do, or the worker is woken. What comes in on sockets
     /// is executed here. Whether there was anything.
     pub fn wait(&mut self, limit: Duration) -> bool {
-        self.channel.wait_for(limit, &mut self.ready)
+        let any = self.channel.wait_for(limit, &mut self.ready);
+        for name in self.ready.drain(..) {
+            // A connection may be told of before its worker has it: it is looked at when it comes.
+            let Some(&at) = self.named.get(&name) else { continue };
+            let held = self.held[at].as_mut().expect("a name is of a connection that is here");
+            held.quiet = 0;
+            if !held.is_active {
+                held.is_active = true;
+                self.active.push(at);
+            }
+        }
+        any
     }
 
     /// Makes one turn of every connection that may have something to do; the most urgent of their results.
     /// Those that are over are given to `leave`.
     pub fn round(&mut self, execution: &mut Execution<'_>, leave: &mut impl FnMut(Connection<Q>)) -> Turn {
-        let mut busy = self.channel.drives() && self.wait(Duration::ZERO);
-        let (mut waiting, mut at) = (false, 0);
-        while at < self.polled.len() {
-            match self.polled[at].turn(execution) {
+        self.rounds = self.rounds.wrapping_add(1);
+        let rests = self.active.len() < self.named.len() && self.rounds.is_multiple_of(ROUNDS);
+        let mut busy = (self.channel.drives() || rests) && self.wait(Duration::ZERO);
+        let (mut waiting, mut index) = (false, 0);
+        while let Some(&at) = self.active.get(index) {
+            match self.turn(at, execution) {
+                Turn::Busy => busy = true,
+                Turn::Waiting => waiting = true,
+                Turn::Idle if self.is_to_rest(at) => {
+                    self.active.swap_remove(index);
+                    continue;
+                }
                 Turn::Idle => {}
-                Turn::Busy => busy = true,
-                Turn::Waiting => waiting = true,
                 Turn::Gone => {
-                    leave(self.polled.swap_remove(at));
+                    leave(self.remove(index));
                     busy = true;
                     continue;
                 }
             }
-            at += 1;
-        }
-        self.take_ready();
-        at = 0;
-        while at < self.active.len() {
-            match self.turn_active(at, execution) {
-                Turn::Busy => busy = true,
-                Turn::Waiting => waiting = true,
-                Turn::Idle => {
-                    self.rest(at);
-                    continue;
-                }
-                Turn::Gone => {
-                    let gone = self.named.remove(&self.active.swap_remove(at)).expect("it was just active");
-                    leave(gone.connection);
-                    busy = true;
-                    continue;
-                }
-            }
-            at += 1;
+            index += 1;
         }
         match (busy, waiting) {
             (true, _) => Turn::Busy,
@@ -105,55 +125,70 @@ impl<Q: QueuePair> Connections<Q> {
         }
     }
 
-    /// Those that the channel named have something to do.
-    fn take_ready(&mut self) {
-        for token in self.ready.drain(..) {
-            // A connection may be told of before its worker has it: it is looked at when it comes.
-            if let Some(named) = self.named.get_mut(&token).filter(|named| !named.is_active) {
-                named.is_active = true;
-                self.active.push(token);
+    fn at(&mut self, at: usize) -> &mut Held<Q> {
+        self.held[at].as_mut().expect("active ones are here")
+    }
+
+    fn turn(&mut self, at: usize, execution: &mut Execution<'_>) -> Turn {
+        let Held { connection, told, quiet, .. } = self.at(at);
+        match connection.turn(execution) {
+            Turn::Idle => {
+                *quiet += 1;
+                // It may have been named because it broke. Others look at that now and then by themselves.
+                let rests = matches!(told, Some(Told::Always(_)));
+                if rests && !connection.stands(execution) { Turn::Gone } else { Turn::Idle }
+            }
+            turn => {
+                *quiet = 0;
+                turn
             }
         }
     }
 
-    fn turn_active(&mut self, at: usize, execution: &mut Execution<'_>) -> Turn {
-        let Named { connection, .. } = self.named.get_mut(&self.active[at]).expect("active ones are there");
-        match connection.turn(execution) {
-            // It may have been named because it broke.
-            Turn::Idle if !connection.stands(execution) => Turn::Gone,
-            turn => turn,
+    /// Whether one that has nothing to do rests from now on, until the channel names it.
+    fn is_to_rest(&mut self, at: usize) -> bool {
+        let Held { connection, told, is_active, quiet } = self.at(at);
+        let rests = match told {
+            Some(Told::Always(_)) => true,
+            // Asked for last, so that nothing comes unseen between.
+            Some(Told::Armed(_)) => *quiet >= LOOKS && !connection.arm(),
+            None => false,
+        };
+        *is_active = !rests;
+        rests
+    }
+
+    fn remove(&mut self, index: usize) -> Connection<Q> {
+        let at = self.active.swap_remove(index);
+        let held = self.held[at].take().expect("active ones are here");
+        self.free.push(at);
+        if let Some(told) = held.told {
+            self.named.remove(&told.name());
         }
+        held.connection
     }
 
-    /// One has nothing to do until the channel names it.
-    fn rest(&mut self, at: usize) {
-        let token = self.active.swap_remove(at);
-        self.named.get_mut(&token).expect("active ones are there").is_active = false;
-    }
-
-    /// Asks to be woken by each connection that was looked at; whether one of them has something already.
+    /// Asks to be woken by each connection that is looked at; whether one of them has something already.
     /// Those that are over are given to `leave`.
     pub fn arm(&mut self, execution: &Execution<'_>, leave: &mut impl FnMut(Connection<Q>)) -> bool {
-        let mut news = false;
-        let mut at = 0;
-        while at < self.polled.len() {
-            news |= self.polled[at].arm();
-            if self.polled[at].stands(execution) {
-                at += 1;
+        let (mut news, mut index) = (false, 0);
+        while let Some(&at) = self.active.get(index) {
+            let Held { connection, .. } = self.at(at);
+            news |= connection.arm();
+            if connection.stands(execution) {
+                index += 1;
             } else {
-                leave(self.polled.swap_remove(at));
+                leave(self.remove(index));
             }
         }
-        let Connections { named, active, .. } = self;
-        news | active.iter().any(|token| named.get_mut(token).is_some_and(|named| named.connection.arm()))
+        news
     }
 
     /// Gives all to `leave`: the worker ends. What is on its way to their clients goes first, for at most
     /// `patience`.
     pub fn end(&mut self, patience: Duration, leave: &mut impl FnMut(Connection<Q>)) {
-        self.polled.drain(..).for_each(&mut *leave);
-        self.named.drain().for_each(|(_, named)| leave(named.connection));
-        self.active.clear();
+        self.held.drain(..).flatten().for_each(|held| leave(held.connection));
+        (self.free, self.named, self.active) = Default::default();
         let steps = patience.as_millis();
         for step in 0..=steps {
             if !self.channel.drives() {

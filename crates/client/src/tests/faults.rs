@@ -274,7 +274,7 @@ fn gets_that_cannot_be_read_within_a_lease_are_served() {
     let (server, _, tcp) = serve(|options| options.lease = Duration::from_millis(1));
     let slow = |qp| {
         // Every completion is held back for so many polls that a READ takes some milliseconds.
-        Faulty::new(qp, Faults { seed: 1, delay: u16::MAX, delay_polls: 8, ..Faults::default() })
+        Faulty::new(qp, Faults { seed: 1, delay: u16::MAX - 15, delay_polls: 8, ..Faults::default() })
     };
     let options = Options { hint_every: 0, ..Options::default() };
     let mut client = Client::connect_over(Wrapping(slow), &tcp, options).expect("connects");

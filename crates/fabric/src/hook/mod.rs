@@ -56,8 +56,8 @@ macro_rules! pass_through {
         fn attend(&mut self, channel: &$crate::Channel) -> Result<(), $crate::SetupError> {
             self.inner.attend(channel)
         }
-        fn token(&self) -> Option<u64> {
-            self.inner.token()
+        fn told(&self) -> Option<$crate::Told> {
+            self.inner.told()
         }
         fn granted(&self) -> &[$crate::Granted] {
             self.inner.granted()

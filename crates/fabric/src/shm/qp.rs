@@ -18,7 +18,7 @@ use super::queue::{LaneConsumer, LaneEvent, LaneProducer, Scribble};
 use super::remote::Remotes;
 use crate::{
     Broken, Channel, Completion, Completions, Grant, Granted, Op, PEER_DEATH, PostError, QueuePair, RECEIVES,
-    SEND_MAX, SetupError, Ticket, WorkError,
+    SEND_MAX, SetupError, Ticket, Told, WorkError,
 };
 
 /// Every so many polls the clock is read, and every [`CHECK_EVERY`] the socket is looked at.
@@ -51,6 +51,8 @@ pub struct ShmQp {
     lent: Vec<Grant>,
     peer: Peer,
     channel: Option<Channel>,
+    /// The name under which the channel tells of it.
+    name: Option<u64>,
     place: String,
     polls: u32,
     checked: Duration,
@@ -72,9 +74,7 @@ pub(super) struct ShmParts {
 
 impl ShmQp {
     pub(super) fn new(parts: ShmParts) -> Result<ShmQp, SetupError> {
-        if let Some(channel) = &parts.channel {
-            watch(channel, &parts.peer)?;
-        }
+        let name = parts.channel.as_ref().map(|channel| watch(channel, &parts.peer)).transpose()?;
         Ok(ShmQp {
             pending: ShmSendQueue::new(),
             landing: vec![0; parts.landing as usize].into_boxed_slice(),
@@ -91,6 +91,7 @@ impl ShmQp {
             peer: parts.peer,
             hangups: parts.channel.as_ref().map_or(0, Channel::hangups),
             channel: parts.channel,
+            name,
             place: parts.place,
             polls: 0,
             checked: now(),
@@ -258,7 +259,7 @@ impl ShmQp {
 }
 
 /// Has what the peer announces wake the channel.
-fn watch(channel: &Channel, peer: &Peer) -> Result<(), SetupError> {
+fn watch(channel: &Channel, peer: &Peer) -> Result<u64, SetupError> {
     channel.watch(peer.socket()).map_err(|e| SetupError::Os("watch the peer's socket", e))
 }
 
@@ -384,9 +385,13 @@ impl QueuePair for ShmQp {
     }
 
     fn attend(&mut self, channel: &Channel) -> Result<(), SetupError> {
-        watch(channel, &self.peer)?;
+        self.name = Some(watch(channel, &self.peer)?);
         (self.hangups, self.channel) = (channel.hangups(), Some(channel.clone()));
         Ok(())
+    }
+
+    fn told(&self) -> Option<Told> {
+        self.name.map(Told::Armed)
     }
 
     fn state(&self) -> Result<(), Broken> {

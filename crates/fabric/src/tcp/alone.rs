@@ -107,7 +107,7 @@ impl Alone {
     /// [`QueuePair::attend`](crate::QueuePair::attend): what comes in wakes the channel, whether or not it
     /// was asked to.
     pub fn attend(&mut self, channel: &Channel) -> Result<(), SetupError> {
-        channel.watch(&self.socket).map_err(|e| SetupError::Os("watch a connection", e))
+        channel.watch(&self.socket).map(|_| ()).map_err(|e| SetupError::Os("watch a connection", e))
     }
 
     /// [`QueuePair::revoke`](crate::QueuePair::revoke): requests are executed by this thread alone, so none

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::alone::Alone;
 use super::inbox::{Deliver, Relay, TcpInbox};
 use super::link::TcpLink;
-use crate::{Broken, Channel, Completions, Granted, Op, PostError, QueuePair, SetupError, Ticket};
+use crate::{Broken, Channel, Completions, Granted, Op, PostError, QueuePair, SetupError, Ticket, Told};
 
 /// A queue pair over TCP.
 #[derive(Debug)]
@@ -155,10 +155,10 @@ impl QueuePair for TcpQp {
         }
     }
 
-    fn token(&self) -> Option<u64> {
+    fn told(&self) -> Option<Told> {
         match &self.side {
             TcpQpKind::Alone(_) => None,
-            TcpQpKind::Linked(linked) => linked.link.driven_token(),
+            TcpQpKind::Linked(linked) => linked.link.driven_token().map(Told::Always),
         }
     }
 

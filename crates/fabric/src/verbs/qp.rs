@@ -25,7 +25,7 @@ use super::slot::QueuePairSlot;
 use super::staging::Staging;
 use crate::{
     Broken, Channel, Completion, Completions, Granted, Op, PEER_DEATH, PostError, QueuePair, RECEIVES,
-    SetupError, Ticket, WorkError,
+    SetupError, Ticket, Told, WorkError,
 };
 
 /// Every so many polls the clock is read, and every [`CHECK_EVERY`] the lifeline is listened to.
@@ -71,6 +71,8 @@ pub struct VerbsQp {
     their_credit: RemoteKey,
     _lent: Vec<Arc<Registered>>,
     channel: Option<Channel>,
+    /// The name under which the channel tells of it.
+    told: Option<u64>,
     hangups: u64,
     adapter: Arc<Adapter>,
     _slot: Option<QueuePairSlot>,
@@ -97,9 +99,8 @@ pub(super) struct VerbsParts {
 impl VerbsQp {
     pub(super) fn new(parts: VerbsParts) -> Result<VerbsQp, SetupError> {
         let Opened { qp, queue, channel: events, receives, staging, adapter, .. } = parts.opened;
-        if let Some(channel) = &parts.channel {
-            watch(channel, &parts.lifeline, &events)?;
-        }
+        let told =
+            parts.channel.as_ref().map(|channel| watch(channel, &parts.lifeline, &events)).transpose()?;
         Ok(VerbsQp {
             inline_max: qp.inline_max() as usize,
             qp: Some(qp),
@@ -123,6 +124,7 @@ impl VerbsQp {
             _lent: parts.lent,
             hangups: parts.channel.as_ref().map_or(0, Channel::hangups),
             channel: parts.channel,
+            told,
             adapter,
             _slot: parts.slot,
             yields: parts.yields,
@@ -514,9 +516,13 @@ impl QueuePair for VerbsQp {
     }
 
     fn attend(&mut self, channel: &Channel) -> Result<(), SetupError> {
-        watch(channel, &self.lifeline, &self.events)?;
+        self.told = Some(watch(channel, &self.lifeline, &self.events)?);
         (self.hangups, self.channel) = (channel.hangups(), Some(channel.clone()));
         Ok(())
+    }
+
+    fn told(&self) -> Option<Told> {
+        self.told.map(Told::Armed)
     }
 
     fn state(&self) -> Result<(), Broken> {
@@ -567,8 +573,9 @@ impl VerbsQp {
 }
 
 /// Has events and the end of a connection wake the channel.
-fn watch(channel: &Channel, lifeline: &Lifeline, events: &ib::CompletionChannel) -> Result<(), SetupError> {
-    let watched = channel.watch(lifeline).and_then(|()| channel.watch(events));
+fn watch(channel: &Channel, lifeline: &Lifeline, events: &ib::CompletionChannel) -> Result<u64, SetupError> {
+    let watched = channel.watch(lifeline);
+    let watched = watched.and_then(|name| channel.watch_as(name, events).map(|()| name));
     watched.map_err(|e| SetupError::Os("watch a connection", e))
 }
 

@@ -110,7 +110,7 @@ fn only_who_waits_executes_and_is_told_the_names_of_those_with_something_to_poll
     let mut server = Server::new();
     let mut pairs: Vec<_> = (0..3).map(|_| server.connected()).collect();
     let (ours, theirs) = &mut pairs[1];
-    let (name, mut done) = (ours.token().expect("it has a name"), Vec::new());
+    let (name, mut done) = (ours.told().expect("it has a name").name(), Vec::new());
     post(theirs, Op::Write { region: LENT, offset: 0, bytes: &[7; 8] }, 1);
     post(theirs, Op::Read { from: Place::new(LENT, 0, 8), into: 0 }, 2);
     theirs.wait(Duration::from_millis(50));
@@ -225,7 +225,7 @@ fn a_channel_that_ends_serves_nobody_any_more() {
     let incoming = server.listener.accept(TIME).expect("accept").expect("a peer");
     // The NIC thread of the listener takes what comes now.
     let ours = incoming.accept(b"", vec![], 0, &server.channel).expect("let in");
-    assert_eq!(ours.token(), None);
+    assert_eq!(ours.told(), None);
     drop((ours, late.join().expect("the client's thread")));
     theirs.wait(Duration::from_secs(1));
     assert!(theirs.state().is_err() || !theirs.ready());
