@@ -32,6 +32,15 @@ pub(crate) enum Attempt<R> {
     Again,
 }
 
+impl<Q: QueuePair> Link<Q> {
+    /// What to do about results that do not count. READs that took so long that they renew no lease would
+    /// take as long again: the server is asked.
+    #[cold]
+    fn untrusted<R>(&self, begin: Nanos, end: Nanos) -> Attempt<R> {
+        if self.takes_too_long(begin, end) { Attempt::Ask } else { Attempt::Again }
+    }
+}
+
 impl<T: Transport> Client<T> {
     /// The value of a key, or `None`. It takes one READ if the value is inline, two if it is an entry; no CPU
     /// of the server takes part.
@@ -154,7 +163,7 @@ impl<T: Transport> Client<T> {
                     // The checksum of a large value shows that it is whole; only its lease depends on time.
                     let begin = if whole { end } else { begin };
                     if !link.trusted(begin, end) {
-                        return Ok(Attempt::Again);
+                        return Ok(link.untrusted(begin, end));
                     }
                     self.earlier.leave(end);
                     if !link.is_in_time(expiry, end) {
@@ -192,8 +201,9 @@ impl<T: Transport> Client<T> {
     /// Whether it counts that READs from `begin` on did not find the key.
     fn missing<R>(&mut self, begin: Nanos) -> Result<Attempt<R>, Trouble> {
         let end = now();
-        if !self.connected()?.trusted(begin, end) {
-            return Ok(Attempt::Again);
+        let link = self.connected()?;
+        if !link.trusted(begin, end) {
+            return Ok(link.untrusted(begin, end));
         }
         self.earlier.leave(end);
         Ok(Attempt::Missing)

@@ -46,14 +46,18 @@ impl<Q: QueuePair> Link<Q> {
         if beat.epoch != self.geometry.epoch {
             self.fetch_geometry(beat.epoch, deadline)?;
         }
-        // Half of the bound: a table that was retired during this READ is kept for the other half and the
-        // lease.
-        if end.since(begin).0 <= self.welcome.read_bound / 2 {
+        if !self.takes_too_long(begin, end) {
             self.lease.observe(beat.stamp, end);
             observe(|| Observation::Trusted { boot: beat.boot, end: self.lease.end() });
             self.calendar.observe(beat.unix, self.lease.earliest(beat.stamp, end), end);
         }
         Ok(())
+    }
+
+    /// Whether a heartbeat whose READ began and ended then renews no lease. Half of the bound: a table that
+    /// was retired during this READ is kept for the other half and the lease.
+    pub(crate) fn takes_too_long(&self, begin: Nanos, end: Nanos) -> bool {
+        end.since(begin).0 > self.welcome.read_bound / 2
     }
 
     /// Renews the lease by the heartbeat that was READ beside something else, if one was; whether the
