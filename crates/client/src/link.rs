@@ -315,7 +315,7 @@ impl<Q: QueuePair> Link<Q> {
         loop {
             // A look just after the doorbell would mostly be in vain, and is a call of the system on some
             // transports. The deadline counts once there was a wait: what completes at once is never late.
-            spin_and_wait(&mut self.qp, &mut self.spin, Duration::from_millis(20));
+            spin_and_wait(&mut self.qp, &mut self.spin, Nanos(0), Duration::from_millis(20));
             self.pump();
             if self.reads_open == 0 {
                 break;
@@ -366,7 +366,7 @@ impl<Q: QueuePair> Link<Q> {
     /// come back silently.
     pub(crate) fn wait_for_news(&mut self, most: Duration) {
         let most = if self.mailbox.is_sending() { most.min(Duration::from_millis(1)) } else { most };
-        spin_and_wait(&mut self.qp, &mut self.spin, most);
+        spin_and_wait(&mut self.qp, &mut self.spin, Nanos(0), most);
     }
 
     /// Waits until something happens, for at most a millisecond, and checks the deadline.

@@ -11,11 +11,12 @@ use crate::QueuePair;
 const LOOKS: u32 = 8;
 
 /// Waits until there is something to poll, or the time is over: looks for as long as that pays, and sleeps
-/// then. What was posted must have been started before ([`QueuePair::ring`]).
-pub fn spin_and_wait(qp: &mut impl QueuePair, spin: &mut AdaptiveSpin, timeout: Duration) {
+/// then. What is waited for takes the peer about as long as `work`. What was posted must have been started
+/// before ([`QueuePair::ring`]).
+pub fn spin_and_wait(qp: &mut impl QueuePair, spin: &mut AdaptiveSpin, work: Nanos, timeout: Duration) {
     let begun = now();
     let until = begun + Nanos(timeout.as_nanos() as u64);
-    let mut looks = spin.begin(begun, Nanos(0));
+    let mut looks = spin.begin(begun, work);
     while looks {
         for _ in 0..LOOKS {
             if qp.ready() {

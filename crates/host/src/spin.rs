@@ -53,9 +53,8 @@ pub struct AdaptiveSpin {
     /// When the wait began, and when it looked last.
     begun: Nanos,
     looked: Nanos,
-    /// Whether this wait looks, and whether it slept.
-    looks: bool,
-    slept: bool,
+    /// This wait sleeps, or has slept.
+    sleeps_now: bool,
 }
 
 impl AdaptiveSpin {
@@ -75,64 +74,69 @@ impl AdaptiveSpin {
             rest: REST,
             begun: Nanos(0),
             looked: Nanos(0),
-            looks: false,
-            slept: false,
+            sleeps_now: true,
         }
     }
 
     /// A wait begins, for what takes so long to make at least. Whether to look; if not, the thread sleeps
     /// now.
     pub fn begin(&mut self, now: Nanos, work: Nanos) -> bool {
-        (self.begun, self.looked, self.slept) = (now, now, false);
+        (self.begun, self.looked) = (now, now);
         self.within = self.bound + work;
-        self.looks = self.bound > Nanos(0) && now >= self.rest_until;
-        if self.looks && self.misses >= MISSES {
-            self.looks = self.sleeps == 0;
+        let mut looks = self.bound > Nanos(0) && now >= self.rest_until;
+        if looks && self.misses >= MISSES {
+            looks = self.sleeps == 0;
             self.sleeps = self.sleeps.saturating_sub(1);
         }
-        self.slept = !self.looks;
-        self.looks
+        self.sleeps_now = !looks;
+        looks
     }
 
     /// It looked in vain: whether to look again. If not, the thread sleeps now.
     pub fn looks_again(&mut self, now: Nanos) -> bool {
         let since = now.since(self.looked);
         self.looked = now;
-        if self.slept || !self.looks {
-            self.slept = true;
+        if self.sleeps_now {
             return false;
         }
         if since >= TAKEN {
             self.taken(now, since);
         }
         if now < self.rest_until {
-            self.slept = true;
+            self.sleeps_now = true;
         } else if now.since(self.begun) >= self.within {
             self.missed();
-            self.slept = true;
+            self.sleeps_now = true;
         }
-        !self.slept
+        !self.sleeps_now
     }
 
     /// What it waited for was there before the clock was looked at again.
     #[inline]
     pub fn end_at_once(&mut self) {
-        if !self.slept && self.looks {
-            (self.misses, self.sleeps_next) = (0, SLEEPS);
-            self.paid = Nanos(self.paid.0 / 8 * 7);
+        if !self.sleeps_now {
+            self.found(Some(Nanos(0)));
         }
     }
 
     /// What it waited for is there.
     pub fn end(&mut self, now: Nanos) {
-        if !self.slept && self.looks {
-            (self.misses, self.sleeps_next) = (0, SLEEPS);
-            let since = now.since(self.looked);
-            if since >= TAKEN {
-                self.taken(now, since);
-            } else if self.taken < self.begun {
-                self.paid = Nanos((7 * self.paid.0 + now.since(self.begun).0) / 8);
-            }
+        if self.sleeps_now {
+            return;
+        }
+        let since = now.since(self.looked);
+        if since >= TAKEN {
+            self.taken(now, since);
+        }
+        // What passed while another thread had the core says nothing of what was waited for.
+        self.found((self.taken < self.begun).then(|| now.since(self.begun)));
+    }
+
+    /// It paid to look, and took so long if that is known.
+    fn found(&mut self, time: Option<Nanos>) {
+        (self.misses, self.sleeps_next) = (0, SLEEPS);
+        if let Some(time) = time {
+            self.paid = Nanos((7 * self.paid.0 + time.0) / 8);
         }
     }
 

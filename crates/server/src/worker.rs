@@ -1,5 +1,5 @@
-//! A worker: it polls its connections, executes, and answers. When there is nothing to do it spins a little,
-//! then sleeps.
+//! A worker: it polls its connections, executes, and answers. When there is nothing to do it looks while that
+//! pays, then sleeps.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,8 +27,7 @@ const SHORT_SLEEP: Duration = Duration::from_millis(1);
 const BEHIND_SLEEP: Duration = Duration::from_millis(5);
 /// How long a worker that ends sends what clients do not take at once.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// Idle rounds between two looks at the clock, and two offers of the core to other threads: there may be only
-/// two cores.
+/// Idle rounds between two looks at the clock.
 const ROUNDS_A_LOOK: u32 = 32;
 
 /// One worker's thread.

@@ -7,7 +7,7 @@ use longarm_base::{Csn, EntryRef, Nanos, Place, limits};
 use longarm_fabric::ring::Mailbox;
 use longarm_fabric::{
     Address, Completion, Completions, ConnectRequest, Grant, Op, PostError, QueuePair, Rights, SetupError,
-    Ticket, Transport,
+    Ticket, Transport, spin_and_wait,
 };
 use longarm_host::{AdaptiveSpin, now};
 use longarm_index::tree::layout::TREE_REGION;
@@ -32,8 +32,8 @@ const STREAMS: usize = 16;
 /// How long a replica may take for an answer, before another one is asked: it tries for 20 milliseconds, and
 /// then says so.
 const ANSWER_WITHIN: Nanos = Nanos::from_millis(500);
-/// Looks for an answer between two readings of the clock.
-const LOOKS: u32 = 8;
+/// The longest wait before the connection and the time are looked at.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// What a client has for its scans.
 pub(crate) struct Scans<Q> {
@@ -184,31 +184,23 @@ impl<Q: QueuePair> ScanLink<Q> {
         };
         self.qp.ring();
         let begun = now();
-        let mut looks = self.spin.begin(begun, awaited.work);
-        let mut spins = 0u32;
         loop {
             self.pump();
             if let Some(bytes) = self.answer.take() {
                 self.awaited = None;
-                let at = now();
-                self.spin.end(at);
-                return Ok(ScanArrived { bytes, at });
-            }
-            spins += 1;
-            if looks && !spins.is_multiple_of(LOOKS) {
-                std::hint::spin_loop();
-                continue;
+                return Ok(ScanArrived { bytes, at: now() });
             }
             let time = self.check(deadline)?;
             // A page asked for ahead may have been on its way for long: its patience begins with the wait.
             if time.since(awaited.sent.max(begun) + awaited.work) > ANSWER_WITHIN {
                 return Err(Trouble::Unresponsive);
             }
-            looks = looks && self.spin.looks_again(time);
-            if !looks {
-                self.qp.wait(Duration::from_millis(1));
-            }
+            self.wait_for_news(awaited.work);
         }
+    }
+
+    fn wait_for_news(&mut self, work: Nanos) {
+        spin_and_wait(&mut self.qp, &mut self.spin, work, PAUSE);
     }
 
     /// The value of an item of this key and version, which is in this entry of the replica's arena; `None` if
@@ -273,7 +265,7 @@ impl<Q: QueuePair> ScanLink<Q> {
         while self.reads_open > 0 {
             if self.pump() == 0 {
                 self.check(deadline)?;
-                self.qp.wait(Duration::from_millis(1));
+                self.wait_for_news(Nanos(0));
             }
         }
         self.check(deadline)?;
@@ -318,7 +310,7 @@ impl<Q: QueuePair> ScanLink<Q> {
                     self.qp.ring();
                     if self.pump() == 0 {
                         self.check(deadline)?;
-                        self.qp.wait(Duration::from_millis(1));
+                        self.wait_for_news(Nanos(0));
                     }
                 }
                 Err(error) => return Err(Trouble::Broken(error.to_string())),

@@ -145,22 +145,16 @@ impl Incoming for TcpIncoming {
         let name = format!("{} {}", if self.tls.is_some() { "tls" } else { "tcp" }, self.peer);
         let codec = self.tls.map_or(Codec::Plain, Codec::tls);
         let session = TcpSession::new(grants);
-        let link = match channel.poller() {
-            None => {
-                let nic = self.hold.nic();
-                let link = TcpLink::new(nic.poller(), self.socket, codec, session, channel, false);
-                nic.enter(link.clone());
-                link
-            }
-            Some(poller) => {
-                let link = TcpLink::new(poller, self.socket, codec, session, channel, true);
-                if !channel.enter(link.token, Arc::new(DrivenLink::new(link.clone()))) {
-                    return Err(SetupError::Refused("the server is closing".into()));
-                }
-                link.take_in().map_err(|e| SetupError::Os("wait for a connection", e))?;
-                link
-            }
-        };
+        let (nic, driven) = (self.hold.nic(), channel.poller());
+        let poller = driven.unwrap_or_else(|| nic.poller());
+        let link = TcpLink::new(poller, self.socket, codec, session, channel, driven.is_some());
+        if driven.is_none() {
+            nic.enter(link.clone());
+        } else if channel.enter(link.token, Arc::new(DrivenLink::new(link.clone()))) {
+            link.take_in().map_err(|e| SetupError::Os("wait for a connection", e))?;
+        } else {
+            return Err(SetupError::Refused("the server is closing".into()));
+        }
         Ok(TcpQp::linked(link, landing, self.hello.grants, name))
     }
 

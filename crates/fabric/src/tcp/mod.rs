@@ -1,9 +1,10 @@
 //! The TCP transport: a software NIC for any network, with optional TLS.
 //!
-//! The accepting side has one thread (`nic`) that executes peers' requests on the regions lent to them, so
-//! the server's workers take no part in a READ. The connecting side has no thread: its user's `poll` and
-//! `wait` execute what the server writes into its regions (`alone`). Both run the same `session` over the
-//! same [`frame`]s.
+//! On the accepting side peers' requests are executed on the regions lent to them by whoever waits on the
+//! channel of the queue pair, if that thread looks at it all the time (`Channel::driving`), and else by one
+//! thread of the listener (`nic`), so that the user takes no part. The connecting side has no thread: its
+//! user's `poll` and `wait` execute what the server writes into its regions (`alone`). All run the same
+//! `session` over the same [`frame`]s.
 
 mod alone;
 mod buffer;
