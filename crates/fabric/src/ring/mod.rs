@@ -5,7 +5,8 @@
 //! message is one frame, or several with MORE set on all but the last. A frame is a 16-byte header `[length
 //! u32 | flags u32] [consumed u64]` and the body, padded to 16; it never wraps: where the end of the ring is
 //! too near, the next frame starts at its beginning. `consumed` is the credit: how many bytes of the opposite
-//! ring its owner has taken so far.
+//! ring its owner has taken so far. A sender whose peer keeps up stays near the beginning of the ring
+//! ([`HOME`]): so a ring takes as much memory, and as much of the caches, as is ever under way in it.
 //! (1) A sender never has more than a ring of unconsumed bytes, so nothing unread is overwritten (C8).
 //! (2) The immediate is the frame's offset / 16. It is a hint: the receiver accepts only the offset it
 //!     expects next.
@@ -22,6 +23,9 @@ const MORE: u32 = 1;
 
 /// Smallest ring: a frame of useful size is a quarter of it.
 pub const RING_MIN: u64 = 4096;
+
+/// Bytes after which a sender goes back to the beginning of a ring, once half of them are free there.
+const HOME: u64 = 8192;
 
 /// The peer broke the ring's rules.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -66,7 +70,7 @@ impl Mailbox {
             remote_bytes,
             sent: 0,
             credited: 0,
-            frame: Vec::with_capacity(1024),
+            frame: Vec::new(),
             backlog: Vec::new(),
             backlog_at: 0,
         }
@@ -142,7 +146,8 @@ impl Mailbox {
     ) -> Result<(), PostError> {
         let size = (HEADER + len).next_multiple_of(16) as u64;
         let offset = self.sent % self.remote_bytes;
-        let skip = if offset + size > self.remote_bytes { self.remote_bytes - offset } else { 0 };
+        let back = offset + size > self.remote_bytes || self.may_go_home(offset, size);
+        let skip = if back { self.remote_bytes - offset } else { 0 };
         if self.sent + skip + size - self.credited > self.remote_bytes {
             return Err(PostError::Full);
         }
@@ -158,6 +163,16 @@ impl Mailbox {
         self.sent += skip + size;
         self.told = self.taken;
         Ok(())
+    }
+
+    /// Whether the next frame, which would be at `offset`, may as well be at the beginning of the ring. What
+    /// is skipped counts as sent and is taken with the frame, so the peer's credit frees it as any other
+    /// bytes.
+    #[inline]
+    fn may_go_home(&self, offset: u64, size: u64) -> bool {
+        let under_way = self.sent - self.credited;
+        // What is free there ends where the oldest frame that is under way begins.
+        offset >= HOME && under_way < offset && offset - under_way >= size.max(HOME / 2)
     }
 
     /// Takes the frame that a `Completion::Arrived` announced; `true` if it completed a message, which

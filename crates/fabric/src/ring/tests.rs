@@ -79,11 +79,12 @@ fn pair(bytes: u64, room: usize, message_max: usize) -> (Mailbox, Wire, Mailbox,
 proptest! {
     #[test]
     fn messages_arrive_whole_and_in_order(
+        ring in prop_oneof![Just(4096u64), Just(16384), Just(65536)],
         sizes in proptest::collection::vec(prop_oneof![1usize..200, 1usize..30_000], 1..60),
         rhythm in proptest::collection::vec(0usize..5, 1..40),
         room in 1usize..20,
     ) {
-        let (mut a, mut to_b, mut b, mut to_a) = pair(4096, room, 40_000);
+        let (mut a, mut to_b, mut b, mut to_a) = pair(ring, room, 40_000);
         let message = |i: usize| vec![i as u8 ^ 0x5A; sizes[i]];
         let (mut sent, mut got) = (0, 0);
         for round in 0.. {
@@ -156,6 +157,34 @@ fn a_full_ring_says_so_and_credit_frees_it() {
     let (imm, len) = to_a.arrived.pop_front().expect("announced");
     assert!(a.receive(imm, len).expect("well formed") && a.message() == b"answer");
     assert_eq!(a.send(&mut to_b, &[&[7; 100]]), Ok(()), "the answer carried the credit");
+}
+
+/// Where the frames of a sender lie whose peer takes each before the `ahead`-th after it.
+fn footprint(bytes: u64, ahead: usize, size: usize) -> u64 {
+    let (mut a, mut to_b, mut b, mut to_a) = pair(bytes, 1000, 10_000);
+    let mut end = 0;
+    for round in 0..10_000 {
+        a.send(&mut to_b, &[&vec![7; size]]).expect("the peer keeps up");
+        let &(imm, len) = to_b.arrived.back().expect("announced");
+        end = end.max(u64::from(imm) * 16 + u64::from(len));
+        if round >= ahead {
+            let (imm, len) = to_b.arrived.pop_front().expect("announced");
+            assert!(b.receive(imm, len).expect("well formed") && b.message() == vec![7; size]);
+            b.send(&mut to_a, &[b"answer"]).expect("room");
+            let (imm, len) = to_a.arrived.pop_front().expect("announced");
+            assert!(a.receive(imm, len).expect("well formed"));
+        }
+    }
+    end
+}
+
+#[test]
+fn a_ring_takes_as_much_memory_as_is_under_way() {
+    assert!(footprint(256 << 10, 0, 60) <= 2 * HOME, "one at a time");
+    assert!(footprint(256 << 10, 32, 60) <= 2 * HOME, "a pipeline of short ones");
+    let long = footprint(256 << 10, 32, 2000);
+    assert!((64 << 10..200 << 10).contains(&long), "a pipeline of long ones: {long}");
+    assert!(footprint(4096, 0, 60) <= 4096);
 }
 
 #[test]
