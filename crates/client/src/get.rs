@@ -36,8 +36,12 @@ impl<Q: QueuePair> Link<Q> {
     /// What to do about results that do not count. READs that took so long that they renew no lease would
     /// take as long again: the server is asked.
     #[cold]
-    fn untrusted<R>(&self, begin: Nanos, end: Nanos) -> Attempt<R> {
-        if self.takes_too_long(begin, end) { Attempt::Ask } else { Attempt::Again }
+    fn untrusted<R>(&mut self, begin: Nanos, end: Nanos) -> Attempt<R> {
+        if !self.is_too_slow(begin, end) {
+            return Attempt::Again;
+        }
+        self.fallback.in_vain();
+        Attempt::Ask
     }
 }
 
@@ -108,6 +112,9 @@ impl<T: Transport> Client<T> {
         deadline: &Deadline,
         show: &mut Option<F>,
     ) -> Result<Option<R>, Error> {
+        if self.link.as_mut().is_some_and(|link| link.fallback.asks()) {
+            return self.get_served(key, deadline, show);
+        }
         for tries in 0..RETRIES_MAX {
             let shown = |value: &[u8], csn| (show.take().expect("a value is shown once"))(value, csn);
             match self.try_get(key, deadline, tries < BESIDE_TRIES, shown) {
@@ -115,7 +122,10 @@ impl<T: Transport> Client<T> {
                 Ok(Attempt::Missing) => return Ok(None),
                 Ok(Attempt::Ask) => return self.get_served(key, deadline, show),
                 Ok(Attempt::Again) if tries > READ_TRIES => return self.get_served(key, deadline, show),
-                Err(Trouble::NoLease) => return self.get_served(key, deadline, show),
+                Err(Trouble::NoLease) => {
+                    self.link()?.fallback.in_vain();
+                    return self.get_served(key, deadline, show);
+                }
                 Ok(Attempt::Again) if tries > PATIENT_TRIES => {
                     // A writer is faster than this reader: let it write, briefly.
                     let waited = self.link()?.wait_a_little(deadline);

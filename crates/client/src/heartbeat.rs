@@ -5,6 +5,7 @@ use longarm_fabric::QueuePair;
 use longarm_host::now;
 use longarm_host::observe::{Observation, observe};
 use longarm_index::control::{self, GEOMETRY_PLACE, HEARTBEAT_PLACE, Heartbeat, ServerState};
+use longarm_index::hash::ReadGranularity;
 use longarm_memory::HashKey;
 
 use crate::deadline::Deadline;
@@ -60,13 +61,23 @@ impl<Q: QueuePair> Link<Q> {
         end.since(begin).0 > self.welcome.read_bound / 2
     }
 
+    /// Whether READs that began and ended then, and that no lease covers, would be in vain again. Those that
+    /// this thread makes itself only seem long, when it was stopped meanwhile.
+    pub(crate) fn is_too_slow(&self, begin: Nanos, end: Nanos) -> bool {
+        let posts = self.granularity == ReadGranularity::Window;
+        self.takes_too_long(begin, end) || (posts && end.since(begin).0 > self.welcome.lease / 2)
+    }
+
     /// Renews the lease by the heartbeat that was READ beside something else, if one was; whether the
     /// geometry is the one with which that was looked for.
     #[inline]
     pub(crate) fn take_beats(&mut self, began: Option<Nanos>, deadline: &Deadline) -> Result<bool, Trouble> {
         let Some(began) = began else { return Ok(true) };
-        let epoch = self.geometry.epoch;
-        self.take_heartbeat(began, now(), deadline)?;
+        let (epoch, end) = (self.geometry.epoch, now());
+        self.take_heartbeat(began, end, deadline)?;
+        if self.has_lease(end) {
+            self.fallback.counted();
+        }
         Ok(self.geometry.epoch == epoch)
     }
 

@@ -28,6 +28,7 @@ mod client;
 mod cluster;
 mod deadline;
 mod error;
+mod fallback;
 mod flight;
 mod get;
 mod heartbeat;

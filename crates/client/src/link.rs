@@ -20,6 +20,7 @@ use longarm_wire::{ARENA_REGION, Hello, MESSAGE_MAX, RING_REGION, Response, Stat
 
 use crate::calendar::Calendar;
 use crate::deadline::Deadline;
+use crate::fallback::Fallback;
 use crate::lease::ClientLease;
 use crate::lookup::View;
 use crate::options::Options;
@@ -152,6 +153,7 @@ pub(crate) struct Link<Q> {
     pub(crate) counters: ClientCounters,
     /// How long it looks for an answer before it sleeps.
     pub(crate) spin: AdaptiveSpin,
+    pub(crate) fallback: Fallback,
 }
 
 /// Checks that the server remembers a request as long as the client repeats it, until the client's timeout is
@@ -186,8 +188,8 @@ impl<Q: QueuePair> Link<Q> {
         coming: SessionHello,
     ) -> Result<Link<Q>, SetupError> {
         let ring_bytes = options.ring_bytes.next_multiple_of(4096).max(8192);
-        let ring =
-            RegionOptions { name: "longarm-answers".into(), bytes: ring_bytes, backing: Backing::Memory };
+        let backing = if matches!(address, Address::Tcp(_)) { Backing::Private } else { Backing::Memory };
+        let ring = RegionOptions { name: "longarm-answers".into(), bytes: ring_bytes, backing };
         let ring = Arc::new(Region::create(&ring)?);
         let request = ConnectRequest {
             hello: &coming.hello(options, ring_bytes),
@@ -242,6 +244,7 @@ impl<Q: QueuePair> Link<Q> {
             seen: Csn(welcome.csn),
             counters: ClientCounters::default(),
             spin: AdaptiveSpin::new(Nanos(options.spin.as_nanos() as u64)),
+            fallback: Fallback::new(),
         };
         let deadline = &Deadline::at(answered + Nanos(limit.as_nanos() as u64));
         link.look_at_heartbeat(deadline).map_err(|trouble| trouble.at_setup(address))?;
