@@ -220,6 +220,9 @@ impl Incoming for AnyIncoming {
     fn peer(&self) -> PeerInfo {
         either!(AnyIncoming, self, incoming => incoming.peer())
     }
+    fn needs_files(&self) -> bool {
+        either!(AnyIncoming, self, incoming => incoming.needs_files())
+    }
     fn accept(
         self,
         welcome: &[u8],

@@ -518,7 +518,7 @@ pub struct ListenOptions {
     pub peers: Login,
     /// Bound on one handshake; a peer that dawdles is dropped and holds up nobody else.
     pub handshake: Duration,
-    /// Handshakes in progress at once.
+    /// Peers on their way in at once, from their knock until they are accepted or rejected; others wait.
     pub pending: usize,
     /// shm: mode of the socket file.
     pub mode: u32,
@@ -556,8 +556,7 @@ pub trait Listener: Send {
     /// A peer that has logged in and said hello.
     type Incoming: Incoming<Qp = Self::Qp>;
 
-    /// The next peer that has logged in and said hello, or `None` when the time is over.
-    /// Peers that fail the handshake are answered, logged by `describe_failures` and forgotten here.
+    /// The next peer, or `None` when the time is over. Failed handshakes: [`failures`](Self::failures).
     fn accept(&mut self, timeout: Duration) -> Result<Option<Self::Incoming>, SetupError>;
 
     /// Where it really listens (a TCP port of 0 is resolved).
@@ -583,8 +582,12 @@ pub trait Incoming: Send {
     fn hello(&self) -> &[u8];
     /// Who it is.
     fn peer(&self) -> PeerInfo;
-    /// Lets it in: lends it `grants`, sends `welcome`, and reports its completions to `channel`.
-    /// `landing` is the size of our own landing buffer for READs of its memory.
+    /// Whether its process is passed files of what it is lent.
+    fn needs_files(&self) -> bool {
+        true
+    }
+    /// Lets it in: lends it `grants`, sends `welcome`, and reports its completions to `channel`. `landing` is
+    /// the size of our own landing buffer for READs of its memory.
     fn accept(
         self,
         welcome: &[u8],

@@ -1,4 +1,5 @@
-//! Regions: memory with a file behind it, which another process or a NIC can be given.
+//! Regions: memory with a file behind it, which another process or a NIC can be given, or memory of this
+//! process alone.
 //!
 //! A region is created once at its full size and never changes it. Pages cost memory when first touched, and
 //! [`OwnedWords::discard`](crate::OwnedWords::discard) gives them back. A region is sealed: it can neither
@@ -33,6 +34,8 @@ pub enum Backing {
     HugePagesIfAvailable,
     /// A plain file, for arenas that are saved or inspected.
     File(PathBuf),
+    /// No file: ordinary pages of this process, and no descriptor.
+    Private,
 }
 
 /// How to create a region.
@@ -52,6 +55,8 @@ pub struct RegionOptions {
 pub enum RegionError {
     /// The kernel refused; the text says which step.
     Os(&'static str, String, rustix::io::Errno),
+    /// The region of this name is of this process alone, and cannot be passed to a peer.
+    Private(String),
     /// A peer's file could shrink under us and kill the process: it lacks the seals.
     Unsealed,
     /// A file has another size than its description says.
@@ -67,6 +72,7 @@ impl std::fmt::Display for RegionError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             RegionError::Os(step, name, errno) => write!(f, "region {name}: {step}: {errno}"),
+            RegionError::Private(name) => write!(f, "region {name} has no file to pass to a peer"),
             RegionError::Unsealed => f.write_str("the peer's memory file is not sealed against shrinking"),
             RegionError::Size { expected, found } => {
                 write!(f, "memory file has {found} bytes, expected {expected}")
@@ -77,10 +83,10 @@ impl std::fmt::Display for RegionError {
 
 impl std::error::Error for RegionError {}
 
-/// Memory with a file behind it. The creator owns it; peers open what they are passed.
+/// Memory, mostly with a file behind it. The creator owns it; peers open what they are passed.
 pub struct Region {
     name: String,
-    file: Arc<OwnedFd>,
+    file: Option<Arc<OwnedFd>>,
     memory: Mapped,
     page: u64,
 }
@@ -91,7 +97,9 @@ impl Region {
     /// Creates a region, zeroed.
     pub fn create(options: &RegionOptions) -> Result<Region, RegionError> {
         match &options.backing {
-            Backing::Memory | Backing::SmallPages => Region::memfd(options, false),
+            // Memory that is used again knows what was written by its file.
+            Backing::Private if !cfg!(feature = "recycle") => Region::private(options),
+            Backing::Memory | Backing::SmallPages | Backing::Private => Region::memfd(options, false),
             Backing::HugePages => Region::memfd(options, true),
             Backing::HugePagesIfAvailable => {
                 Region::memfd(options, true).or_else(|_| Region::memfd(options, false))
@@ -109,9 +117,15 @@ impl Region {
                 rustix::fs::ftruncate(&file, bytes).map_err(os("set size"))?;
                 let file = Arc::new(file);
                 let mapping = map_own(&options.name, &file, bytes, PageKind::Small)?;
-                Ok(Region::of(options.name.clone(), file, mapping, PageKind::Small))
+                Ok(Region::of(options.name.clone(), Some(file), mapping, PageKind::Small))
             }
         }
+    }
+
+    fn private(options: &RegionOptions) -> Result<Region, RegionError> {
+        let bytes = options.bytes.next_multiple_of(SMALL_PAGE);
+        let mapping = map_private(bytes).map_err(|e| RegionError::Os("map", options.name.clone(), e))?;
+        Ok(Region::of(options.name.clone(), None, mapping, PageKind::Small))
     }
 
     fn memfd(options: &RegionOptions, huge: bool) -> Result<Region, RegionError> {
@@ -148,13 +162,12 @@ impl Region {
             Some(marks) => mapping.marked(marks),
             None => mapping,
         };
-        let region = Region::of(options.name.clone(), file, mapping, pages);
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-        rustix::fs::fcntl_add_seals(&region.file, seals).map_err(os("seal"))?;
+        rustix::fs::fcntl_add_seals(&file, seals).map_err(os("seal"))?;
         // Another user who is passed a read-only descriptor must not reopen it for writing.
         let owner_only = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
-        rustix::fs::fchmod(&region.file, owner_only).map_err(os("set mode"))?;
-        Ok(region)
+        rustix::fs::fchmod(&file, owner_only).map_err(os("set mode"))?;
+        Ok(Region::of(options.name.clone(), Some(file), mapping, pages))
     }
 
     /// A region over memory that another one had; its file has the name of the first.
@@ -162,10 +175,10 @@ impl Region {
     fn recycled(options: &RegionOptions, bytes: u64) -> Option<Region> {
         let mapping = recycle::take(bytes)?;
         let file = Arc::clone(mapping.file()?);
-        Some(Region::of(options.name.clone(), file, mapping, PageKind::Small))
+        Some(Region::of(options.name.clone(), Some(file), mapping, PageKind::Small))
     }
 
-    fn of(name: String, file: Arc<OwnedFd>, mapping: Mapping, pages: PageKind) -> Region {
+    fn of(name: String, file: Option<Arc<OwnedFd>>, mapping: Mapping, pages: PageKind) -> Region {
         Region { name, file, memory: Mapped(Arc::new(mapping)), page: pages.bytes() }
     }
 
@@ -212,13 +225,13 @@ impl Region {
     }
 
     /// The file, to pass to a peer that may write the region.
-    pub fn file(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+    pub fn file(&self) -> Result<BorrowedFd<'_>, RegionError> {
+        self.file.as_ref().map(|file| file.as_fd()).ok_or_else(|| RegionError::Private(self.name.clone()))
     }
 
     /// A descriptor of the file that allows reading and read-only mappings only, to pass to a reader.
     pub fn read_only_file(&self) -> Result<OwnedFd, RegionError> {
-        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&self.file));
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&self.file()?));
         rustix::fs::open(
             path,
             rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC,
@@ -270,6 +283,18 @@ impl PageKind {
 fn map_own(name: &str, file: &OwnedFd, bytes: u64, pages: PageKind) -> Result<Mapping, RegionError> {
     map_file(file, bytes, ProtFlags::READ | ProtFlags::WRITE, pages)
         .map_err(|e| RegionError::Os("map", name.into(), e))
+}
+
+fn map_private(bytes: u64) -> Result<Mapping, rustix::io::Errno> {
+    let len = usize::try_from(bytes).map_err(|_| rustix::io::Errno::NOMEM)?;
+    // SAFETY: a fresh mapping at an address that the kernel picks aliases no Rust value.
+    unsafe {
+        let base = mmap_anonymous(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)?;
+        // Neighbours that the kernel joins would be given a huge page for the first byte of one of them. A
+        // hint, so no error.
+        let _ = rustix::mm::madvise(base, len, Advice::LinuxNoHugepage);
+        Ok(Mapping::new(base.cast(), len, SMALL_PAGE, false))
+    }
 }
 
 fn map_file(

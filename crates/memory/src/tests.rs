@@ -130,7 +130,7 @@ fn what_was_never_written_is_known_and_takes_no_memory() {
     assert_eq!(memory.next_written(0), PAGES * 4096, "nothing is");
     memory.store(5 * 4096 + 64, 1);
     // As a peer would, through a mapping of its own.
-    let file = region.file().try_clone_to_owned().expect("dup");
+    let file = region.file().expect("a file").try_clone_to_owned().expect("dup");
     Region::open_writable(file, PAGES * 4096).expect("a mapping").store(9 * 4096, 1);
     for (at, next) in [(0, 5), (5, 5), (6, 9), (9, 9), (10, PAGES), (PAGES, PAGES)] {
         assert_eq!(memory.next_written(at * 4096), next * 4096, "from page {at}");
@@ -268,4 +268,19 @@ fn stores_of_two_parts_have_one_order() {
 #[should_panic(expected = "16 bytes at 120 are not within 128")]
 fn a_part_ends_where_the_next_one_begins() {
     JournalPart::new(&std::sync::Arc::new(Journal::new(256)), 0, 128).copy_out(120, &mut [0; 16]);
+}
+
+#[test]
+fn memory_without_a_file_is_given_to_nobody() {
+    let options = RegionOptions { name: "own".into(), bytes: 5000, backing: Backing::Private };
+    let region = Region::create(&options).expect("memory");
+    assert_eq!(region.bytes(), 8192);
+    assert!((0..8192).step_by(8).all(|at| region.memory().load(at) == 0));
+    region.memory().store(8184, 7);
+    assert_eq!(region.memory().load(8184), 7);
+    if !cfg!(feature = "recycle") {
+        let refused = region.file().err().map(|error| error.to_string());
+        assert_eq!(refused.as_deref(), Some("region own has no file to pass to a peer"));
+        assert!(region.read_only_file().is_err());
+    }
 }

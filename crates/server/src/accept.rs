@@ -147,7 +147,10 @@ impl<Q: QueuePair + 'static> Serving<Q> {
             return reject(incoming, &Refusal::new(RefusalCode::Invalid, reason));
         }
         let Some(slot) = self.shared.take_slot() else {
-            let reason = format!("the server has its limit of {} clients", self.shared.options.max_clients);
+            let reason = format!(
+                "the server has its limit of {} clients (its option max_clients)",
+                self.shared.options.max_clients
+            );
             self.shared.log(&format!("client {:?} ({peer}) refused: {reason}", hello.name));
             return reject(incoming, &Refusal::new(RefusalCode::Limit, reason));
         };
@@ -165,11 +168,9 @@ impl<Q: QueuePair + 'static> Serving<Q> {
         slot: ClientSlot,
     ) -> Result<(), SetupError> {
         let options = &self.shared.options;
-        let ring = match Region::create(&RegionOptions {
-            name: "longarm-ring".into(),
-            bytes: options.ring_bytes,
-            backing: Backing::Memory,
-        }) {
+        let backing = if incoming.needs_files() { Backing::Memory } else { Backing::Private };
+        let ring = RegionOptions { name: "longarm-ring".into(), bytes: options.ring_bytes, backing };
+        let ring = match Region::create(&ring) {
             Ok(ring) => Arc::new(ring),
             Err(error) => {
                 reject(incoming, &Refusal::new(RefusalCode::Limit, "the server has no memory for a ring"));

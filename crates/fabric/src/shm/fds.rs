@@ -3,7 +3,6 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::Arc;
 
 use longarm_memory::{Mapped, ReadOnly, Region};
 use rustix::fs::SealFlags;
@@ -27,11 +26,13 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 
 /// The descriptor of each region as its rights allow: one that cannot write unless the peer may.
 pub(super) fn files(grants: &[Grant]) -> Result<Vec<OwnedFd>, SetupError> {
-    let dup = |region: &Arc<Region>| region.file().try_clone_to_owned();
     grants
         .iter()
         .map(|grant| match grant.rights.can_change() {
-            true => dup(&grant.region).map_err(|e| SetupError::Os("duplicate a region's descriptor", e)),
+            true => {
+                let duplicate = grant.region.file()?.try_clone_to_owned();
+                duplicate.map_err(|e| SetupError::Os("duplicate a region's descriptor", e))
+            }
             false => Ok(grant.region.read_only_file()?),
         })
         .collect()

@@ -343,7 +343,7 @@ impl Incoming for ShmIncoming {
         })?;
         // Last: nothing may fail once the peer can map the memory. Nobody could fence a peer without a queue
         // pair (L7).
-        let mut passed = vec![page.file()];
+        let mut passed = vec![page.file()?];
         passed.extend(files.iter().map(AsFd::as_fd));
         fds::send(&stream, &passed)?;
         Ok(qp)
