@@ -1,18 +1,19 @@
 //! The door of a transport that is reached over TCP: a thread greets peers, and each has its handshake on a
 //! thread of its own, bounded in time and number, so that one who dawdles holds up nobody else.
 //!
-//! While all handshakes allowed are in progress and another peer knocks, the oldest is sent away: dawdlers
-//! cannot keep the door shut. Both kinds of thread end with the door, handshakes at the latest at their
-//! bound.
+//! Peers beyond those who may be on their way in at a time wait outside, in the system's queue: many clients
+//! that start together all get in, one after the other. While some wait, a handshake that takes long is
+//! ended: dawdlers cannot keep the door shut. Both kinds of thread end with the door, handshakes at the
+//! latest at their bound.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::net::{self, Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -21,6 +22,10 @@ use crate::{Channel, Incoming, ListenOptions, SetupError};
 
 /// Pause before a peer is greeted again where the system refused one (no descriptors, no threads).
 const PAUSE: Duration = Duration::from_millis(50);
+/// Peers that the system lets wait outside.
+const OUTSIDE: i32 = 4096;
+/// The part of its bound after which a handshake is ended if others wait: one in so many.
+const DAWDLE_SHARE: u32 = 20;
 
 /// What a transport does with a peer who knocked.
 pub trait Greeter: Send + Sync + 'static {
@@ -41,7 +46,7 @@ pub trait Greeter: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct HandshakeListener<I> {
     address: SocketAddr,
-    admitted: Receiver<Box<I>>,
+    admitted: Receiver<(Box<I>, Arc<Entering>)>,
     failures: Arc<Failures>,
     bell: Channel,
     porter: Option<JoinHandle<()>>,
@@ -58,6 +63,7 @@ impl<I: Incoming + 'static> HandshakeListener<I> {
         let os = |step| move |e| SetupError::Os(step, e);
         let listener = net::TcpListener::bind(host).map_err(os("listen on the address"))?;
         listener.set_nonblocking(true).map_err(os("listen on the address"))?;
+        rustix::net::listen(&listener, OUTSIDE).map_err(|e| os("listen on the address")(e.into()))?;
         let address = listener.local_addr().map_err(os("listen on the address"))?;
         let closed = Arc::new(AtomicBool::new(false));
         let (failures, bell) = (Arc::default(), Channel::new().map_err(os("make an event counter"))?);
@@ -85,7 +91,7 @@ impl<I: Incoming + 'static> HandshakeListener<I> {
     /// The next peer, or `None` when the time is over.
     pub fn accept(&mut self, timeout: Duration) -> Result<Option<I>, SetupError> {
         match self.admitted.recv_timeout(timeout) {
-            Ok(incoming) => Ok(Some(*incoming)),
+            Ok((incoming, _)) => Ok(Some(*incoming)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => {
                 Err(SetupError::Os("accept", std::io::Error::other("the door thread ended: see its panic")))
@@ -111,19 +117,32 @@ impl<I> Drop for HandshakeListener<I> {
     }
 }
 
-/// Lives as long as the handshake over this socket, which lives on as the connection's.
-struct InProgress(Arc<TcpStream>);
+/// A peer's place among those on their way in, until the door's owner has it or the handshake failed.
+#[derive(Debug)]
+struct Entering {
+    socket: Arc<TcpStream>,
+    since: Instant,
+    /// It waits for the door's owner, which is no fault of its own.
+    admitted: AtomicBool,
+    bell: Channel,
+}
+
+impl Drop for Entering {
+    fn drop(&mut self) {
+        self.bell.notify();
+    }
+}
 
 /// What the door thread owns.
 struct Porter<G: Greeter> {
     listener: net::TcpListener,
     greeter: Arc<G>,
     options: ListenOptions,
-    /// Handshakes in progress, oldest first.
-    pending: VecDeque<Weak<InProgress>>,
-    admits: SyncSender<Box<G::Incoming>>,
+    /// Those on their way in, oldest first.
+    pending: VecDeque<Weak<Entering>>,
+    admits: SyncSender<(Box<G::Incoming>, Arc<Entering>)>,
     failures: Arc<Failures>,
-    /// Notified when a handshake ends, and when the door is dropped.
+    /// Notified when one of them is in or gone, and when the door is dropped.
     bell: Channel,
     closed: Arc<AtomicBool>,
 }
@@ -133,7 +152,7 @@ impl<G: Greeter> Porter<G> {
         let mut refused = false;
         // Acquire: pairs with the Release of the door's drop.
         while !self.closed.load(Ordering::Acquire) {
-            self.pending.retain(|handshake| handshake.strong_count() > 0);
+            self.pending.retain(|peer| peer.strong_count() > 0);
             let bell = PollFd::from_borrowed_fd(self.bell.fd(), PollFlags::IN);
             let knock = PollFd::new(&self.listener, PollFlags::IN);
             let mut fds = [bell, knock];
@@ -158,13 +177,18 @@ impl<G: Greeter> Porter<G> {
         }
     }
 
-    /// Whether another handshake may start; if not, the oldest ends, and the bell tells when it has.
+    /// Whether another handshake may start. If not, those that take long end, and the bell tells when there
+    /// is a place.
     fn makes_room(&mut self) -> bool {
         if self.pending.len() < self.options.pending.max(1) {
             return true;
         }
-        if let Some(oldest) = self.pending.front().and_then(Weak::upgrade) {
-            let _ = oldest.0.shutdown(Shutdown::Both);
+        let patience = self.options.handshake / DAWDLE_SHARE;
+        for peer in self.pending.iter().filter_map(Weak::upgrade) {
+            // Relaxed: a peer that is admitted this very moment is dealt with as a dawdler, which it was.
+            if peer.since.elapsed() > patience && !peer.admitted.load(Ordering::Relaxed) {
+                let _ = peer.socket.shutdown(Shutdown::Both);
+            }
         }
         self.bell.wait(PAUSE);
         false
@@ -182,23 +206,19 @@ impl<G: Greeter> Porter<G> {
                 return passing;
             }
         };
-        let in_progress = Arc::new(InProgress(socket.clone()));
-        self.pending.push_back(Arc::downgrade(&in_progress));
+        let (since, admitted, bell) = (Instant::now(), AtomicBool::new(false), self.bell.clone());
+        let entering = Arc::new(Entering { socket: socket.clone(), since, admitted, bell });
+        self.pending.push_back(Arc::downgrade(&entering));
         let (greeter, options) = (Arc::clone(&self.greeter), self.options.clone());
-        let (admits, bell) = (self.admits.clone(), self.bell.clone());
-        let failures = Arc::clone(&self.failures);
-        let body = move || {
-            match greeter.greet(socket, peer, &options) {
-                Ok(incoming) => {
-                    if let Err(TrySendError::Full(incoming)) = admits.try_send(Box::new(incoming)) {
-                        failures.add(format!("{peer}: too many peers wait to be let in"));
-                        incoming.reject("too many clients are waiting to be let in: try again later".into());
-                    }
-                }
-                Err(error) => failures.add(format!("{peer}: {error}")),
+        let (admits, failures) = (self.admits.clone(), Arc::clone(&self.failures));
+        let body = move || match greeter.greet(socket, peer, &options) {
+            Ok(incoming) => {
+                // Relaxed: see `makes_room`.
+                entering.admitted.store(true, Ordering::Relaxed);
+                // There is room for all that have a place; without a door, nobody takes it.
+                let _ = admits.try_send((Box::new(incoming), entering));
             }
-            drop(in_progress);
-            bell.notify();
+            Err(error) => failures.add(format!("{peer}: {error}")),
         };
         let started = std::thread::Builder::new().name("longarm-shake".into()).spawn(body);
         if let Err(e) = &started {

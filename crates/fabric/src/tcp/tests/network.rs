@@ -235,3 +235,31 @@ fn a_flood_of_dawdlers_does_not_keep_the_door_shut() {
     works(&mut theirs);
     assert!(started.elapsed() < TIME / 2, "it waited for the dawdlers");
 }
+
+/// Many clients that start together are served one after the other; nobody is sent away.
+#[test]
+fn more_peers_than_may_enter_at_once_all_get_in() {
+    let options = ListenOptions { pending: 2, ..ListenOptions::default() };
+    let mut server = Server::new(&Tcp::new());
+    server.listener = Tcp::new().listen(&loopback(), options).expect("listen");
+    let address = server.listener.address();
+    let clients: Vec<_> = (0..40)
+        .map(|_| {
+            let address = address.clone();
+            let request =
+                ConnectRequest { hello: b"", grants: vec![], landing: 0, login: Login::None, timeout: TIME };
+            std::thread::spawn(move || Tcp::new().connect(&address, request).map(|_| ()))
+        })
+        .collect();
+    let mut entered = Vec::new();
+    while entered.len() < clients.len() {
+        let incoming = server.listener.accept(TIME).expect("accept").expect("another one comes");
+        // The listener's owner takes its time, which is no fault of those who wait for it.
+        longarm_host::sleep(Duration::from_millis(5));
+        entered.push(incoming.accept(b"", Vec::new(), 0, &server.channel).expect("let in"));
+    }
+    for client in clients {
+        client.join().expect("no panic").expect("connected");
+    }
+    assert_eq!(server.listener.failures(), Vec::<String>::new());
+}
