@@ -45,8 +45,10 @@ pub const QUEUE_DEPTH: usize = 256;
 /// the client's oldest operation without an answer by less than this. So a server keeps the outcomes of
 /// operations that are less than this behind a session's newest, and runs none that is further behind (L17).
 pub const OPERATIONS_AHEAD: u64 = 256;
-/// Clients one server accepts at once.
-pub const CLIENTS_MAX: usize = 4096;
+/// Clients one server accepts at once, if it is told to.
+pub const CLIENTS_MAX: usize = 65_536;
+/// Clients one server accepts at once, if it is not told how many.
+pub const CLIENTS: usize = 1024;
 /// How far the rate of a clock may be from true, in millionths (X4): what crystals differ by, a
 /// hundred times. All leases, promises and quarantines rest on it.
 pub const DRIFT_PPM: u64 = 10_000;

@@ -123,7 +123,7 @@ impl Default for Plan {
 }
 
 /// Bounds of a plan, so that a slip of the finger does not take the machine down.
-const CLIENTS_MAX: usize = 4096;
+const CLIENTS_MAX: usize = 16_384;
 const DEPTH_MAX: usize = 4096;
 const VALUE_MAX: usize = 64 << 20;
 const SCAN_MAX: u32 = 1 << 20;

@@ -15,6 +15,7 @@ pub mod flags;
 pub mod front;
 pub mod human;
 pub mod items;
+pub mod open_files;
 pub mod operator;
 pub mod ordered;
 pub mod output;
@@ -30,5 +31,6 @@ use output::Exit;
 
 /// Parses `args` (the program's name first), runs the command, and reports its failure on stderr.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
+    open_files::raise_limit();
     front::run::<cli::Cli>(args)
 }

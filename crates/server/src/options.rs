@@ -99,7 +99,7 @@ impl Default for ServerOptions {
             expected_items: 1 << 16,
             pages: Pages::Ordinary,
             eviction: Eviction::None,
-            max_clients: limits::CLIENTS_MAX / 4,
+            max_clients: limits::CLIENTS,
             ring_bytes: 256 << 10,
             spin: Duration::from_micros(50),
             login: Login::None,

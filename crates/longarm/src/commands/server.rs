@@ -119,12 +119,17 @@ fn watch_stdin(stop: Sender<&'static str>) -> Result<(), Failure> {
     thread.map(|_| ()).map_err(|error| Failure::new(Exit::System, format!("cannot watch stdin: {error}")))
 }
 
+/// The workers, on this machine if their number is not set.
+fn workers(config: &Config) -> usize {
+    config.workers_of(std::thread::available_parallelism().map_or(1, usize::from))
+}
+
 /// Turns the settings into the options of the server.
 fn options(args: &Args, config: &Config) -> Result<ServerOptions, Failure> {
     let level = config.log;
     Ok(ServerOptions {
         addresses: config.address.clone(),
-        workers: config.workers,
+        workers: workers(config),
         memory: config.memory,
         lease: config.lease,
         slots: match config.slot {
@@ -210,8 +215,8 @@ fn announce(server: &Server, config: &Config, node: Option<&Node>) {
             show_size(config.memory),
             config.slot.bytes(),
             show_duration(lease),
-            config.workers,
-            if config.workers == 1 { "" } else { "s" },
+            workers(config),
+            if workers(config) == 1 { "" } else { "s" },
             config.eviction.name(),
             if config.secret_file.is_some() { "by secret" } else { "not asked for" },
         ),

@@ -65,9 +65,9 @@ fn numbers(config: &Config, errors: &mut Vec<String>) {
     );
     range(
         "workers",
-        (1..=WORKERS_MAX).contains(&config.workers),
-        config.workers.to_string(),
-        format!("expected 1 to {WORKERS_MAX}"),
+        config.workers.is_none_or(|workers| (1..=WORKERS_MAX).contains(&workers)),
+        config.workers.map_or("auto".into(), |workers| workers.to_string()),
+        format!("expected 1 to {WORKERS_MAX}, or auto"),
     );
     range(
         "lease",

@@ -88,9 +88,19 @@ pub static SETTINGS: &[Setting] = &[
         ..server("memory", "SIZE", "Memory for items and index; writes beyond it are refused or evict")
     },
     Setting {
-        set: |c, v| one(v, |text| number(text).map(|n| c.workers = n)),
-        show: |c| json!(c.workers),
-        ..server("workers", "N", "Threads that execute writes; GETs need none")
+        set: |c, v| {
+            one(v, |text| {
+                c.workers = if text.trim() == "auto" { None } else { Some(number(text)?) };
+                Ok(())
+            })
+        },
+        show: |c| c.workers.map_or(json!("auto"), |workers| json!(workers)),
+        ..server(
+            "workers",
+            "N|auto",
+            "Threads that execute what clients ask, and serve their sockets; auto: one a core, at most 4, \
+             and 1 in a cluster or with an ordered index",
+        )
     },
     Setting {
         set: |c, v| one(v, |text| parse_duration(text).map(|d| c.lease = d)),

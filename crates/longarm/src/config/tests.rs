@@ -26,7 +26,7 @@ fn the_defaults_are_the_documented_ones() {
     for line in [
         "address = [\"shm:/run/user/1000/longarm-1000.sock\"] # default",
         "memory = \"1GiB\" # default",
-        "workers = 1 # default",
+        "workers = \"auto\" # default",
         "lease = \"10ms\" # default",
         "slot = 64 # default",
         "hugepages = \"auto\" # default",
@@ -49,7 +49,7 @@ fn later_layers_win_and_every_value_knows_its_layer() {
     layers.extend(env(&[("LONGARM_MEMORY", "3GiB"), ("LONGARM_LEASE", "30ms"), ("PATH", "/bin")]));
     layers.push(flag("lease", "40ms"));
     let config = load(&host(), layers).expect("good layers");
-    assert_eq!((config.workers, config.memory, config.lease.as_millis()), (2, 3 << 30, 40));
+    assert_eq!((config.workers, config.memory, config.lease.as_millis()), (Some(2), 3 << 30, 40));
     assert_eq!(config.origin("workers"), Origin::File("longarm.toml".into(), 1));
     assert_eq!(config.origin("memory"), Origin::Env("LONGARM_MEMORY".into()));
     assert_eq!(config.origin("lease"), Origin::Flag("--lease".into()));
@@ -163,7 +163,7 @@ fn the_check_finds_what_single_values_cannot_know() {
         ("memory", "1MiB", "memory (flag --memory): 1MiB is out of range"),
         ("workers", "0", "workers (flag --workers): 0 is out of range"),
         ("lease", "0", "lease (flag --lease): 0s is out of range"),
-        ("max_clients", "1000000", "out of range; expected 1 to 4096"),
+        ("max_clients", "1000000", "out of range; expected 1 to 65536"),
         ("ring_bytes", "100KiB", "expected a power of two"),
         ("spin_us", "9999999999", "spin_us (flag --spin_us)"),
         ("timeout", "0", "timeout (flag --timeout)"),
@@ -245,4 +245,20 @@ fn a_group_and_an_address_are_one_question() {
     assert!(config.cluster.is_none() && config.connect_address().to_string() == "shm:/a.sock");
     let both = load(&host(), [group(), flag("address", "shm:/a.sock")]).expect_err("two flags").join("\n");
     assert!(both.contains("address (flag --address) and cluster (flag --cluster) are both given"), "{both}");
+}
+
+#[test]
+fn there_is_a_worker_a_core_up_to_a_few() {
+    let alone = load(&host(), []).expect("defaults");
+    assert_eq!([1, 2, 4, 64].map(|cores| alone.workers_of(cores)), [1, 2, 4, 4]);
+    let small = load(&host(), [flag("memory", "100MiB")]).expect("a small one");
+    assert_eq!(small.workers_of(64), 1);
+    let tiny = load(&host(), [flag("memory", "16MiB")]).expect("a tiny one");
+    assert_eq!(tiny.workers_of(64), 1);
+    let node = load(&host(), [flag("cluster", "/some/cluster.toml")]).expect("a node");
+    assert_eq!(node.workers_of(64), 1);
+    let set = load(&host(), [flag("cluster", "/some/cluster.toml"), flag("workers", "7")]).expect("set");
+    assert_eq!(set.workers_of(2), 7);
+    let auto = load(&host(), [flag("workers", "auto")]).expect("auto");
+    assert_eq!(auto.workers_of(2), 2);
 }

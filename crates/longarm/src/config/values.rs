@@ -122,8 +122,8 @@ pub struct Config {
     pub cluster: Option<PathBuf>,
     /// Bytes for items and index.
     pub memory: u64,
-    /// Threads that execute writes.
-    pub workers: usize,
+    /// Threads that execute what clients ask; `None`: as many as [`Config::workers_of`] says.
+    pub workers: Option<usize>,
     /// The time for which a client may trust what it reads.
     pub lease: Duration,
     /// Slot size of the index.
@@ -224,7 +224,21 @@ impl Host {
     }
 }
 
+/// The most workers that a server has by itself, and the memory that each is worth.
+const WORKERS_AUTO: usize = 4;
+const MEMORY_A_WORKER: u64 = 64 << 20;
+
 impl Config {
+    /// The workers of a server on a machine with so many cores, if their number is not set: one a core, up to
+    /// a few. A node of a cluster has one for all its groups, or one a group, and a server with an ordered
+    /// index has one: each worker is a stream that is replicated, and followed, by itself, and the writes of
+    /// fewer streams travel together.
+    pub fn workers_of(&self, cores: usize) -> usize {
+        let by_memory = usize::try_from(self.memory / MEMORY_A_WORKER).unwrap_or(usize::MAX);
+        let alone = cores.min(WORKERS_AUTO).min(by_memory).max(1);
+        self.workers.unwrap_or(if self.cluster.is_some() || self.ordered { 1 } else { alone })
+    }
+
     /// The settings if no layer states a value.
     pub fn defaults(host: &Host) -> Config {
         let dir = host.runtime_dir.clone().unwrap_or_else(|| PathBuf::from("/tmp"));
@@ -232,14 +246,14 @@ impl Config {
             address: vec![Address::Shm(dir.join(format!("longarm-{}.sock", host.uid)))],
             cluster: None,
             memory: 1 << 30,
-            workers: 1,
+            workers: None,
             lease: Duration::from_millis(10),
             slot: Slot::Inline64,
             hugepages: HugePages::Auto,
             eviction: Eviction::None,
             standby: Standby::Idle,
             ordered: false,
-            max_clients: limits::CLIENTS_MAX / 4,
+            max_clients: limits::CLIENTS,
             ring_bytes: 256 << 10,
             spin_us: 50,
             arena_dir: None,

@@ -27,8 +27,10 @@ pub fn kernel(machine: &Machine) -> Finding {
 }
 
 pub fn cores(machine: &Machine, config: &Config) -> Finding {
-    let found = format!("{} usable, {} workers configured", machine.cores, config.workers);
-    if config.workers > machine.cores {
+    let workers = config.workers_of(machine.cores);
+    let configured = if config.workers.is_some() { "configured" } else { "by default" };
+    let found = format!("{} usable, {workers} workers {configured}", machine.cores);
+    if workers > machine.cores {
         return Finding::warn("cores", found, format!("set workers to at most {}", machine.cores));
     }
     if machine.cores == 1 {
