@@ -18,6 +18,7 @@ use longarm_host::world::is_simulated;
 use rustix::event::epoll::EventFlags;
 use rustix::event::{EventfdFlags, Timespec};
 
+use crate::buffer::{Buffer, INPUT};
 use crate::poller::Poller;
 
 /// Events taken by one call of the system; what is left wakes the next wait at once.
@@ -27,8 +28,8 @@ const OWN: u64 = u64::MAX;
 
 /// A connection that is served by whoever waits on its channel.
 pub(crate) trait Driven: Send + Sync + std::fmt::Debug {
-    /// Moves what can be moved, after these events.
-    fn drive(&self, events: EventFlags) -> Drove;
+    /// Moves what can be moved, after these events. `raw` is empty before and after.
+    fn drive(&self, events: EventFlags, raw: &mut Buffer) -> Drove;
     /// Its socket.
     fn socket(&self) -> BorrowedFd<'_>;
 }
@@ -83,6 +84,8 @@ struct Sockets {
     driven: Mutex<Option<HashMap<u64, Arc<dyn Driven>>>>,
     /// How many there are.
     drives: AtomicUsize,
+    /// Where bytes of any of them are received.
+    raw: Mutex<Buffer>,
 }
 
 impl Channel {
@@ -105,7 +108,8 @@ impl Channel {
         let poller = Arc::new(Poller::new()?);
         poller.add(&counter, OWN, EventFlags::IN)?;
         let (hangups, drives) = (AtomicU64::new(0), AtomicUsize::new(0));
-        let sockets = Sockets { poller, counter, hangups, driven: Mutex::new(driven), drives };
+        let raw = Mutex::new(Buffer::new(INPUT));
+        let sockets = Sockets { poller, counter, hangups, driven: Mutex::new(driven), drives, raw };
         Ok(Channel(Arc::new(ChannelKind::Sockets(sockets))))
     }
 
@@ -221,12 +225,13 @@ impl Sockets {
         let limit = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos() as i64 };
         let mut room = [MaybeUninit::uninit(); EVENTS];
         let events = self.poller.wait(&mut room, Some(&limit));
+        let mut raw = self.raw.lock().unwrap_or_else(PoisonError::into_inner);
         for event in events {
             let (data, flags) = (event.data.u64(), event.flags);
             if data == OWN {
                 let mut count = [0u8; 8];
                 let _ = rustix::io::read(&self.counter, &mut count);
-            } else if !self.drive(data, flags, ready) {
+            } else if !self.drive(data, flags, &mut raw, ready) {
                 if flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
                     // Relaxed: as in `hangups`.
                     self.hangups.fetch_add(1, Ordering::Relaxed);
@@ -238,10 +243,10 @@ impl Sockets {
     }
 
     /// Serves a connection that is driven; whether this is one.
-    fn drive(&self, token: u64, flags: EventFlags, ready: &mut Vec<u64>) -> bool {
+    fn drive(&self, token: u64, flags: EventFlags, raw: &mut Buffer, ready: &mut Vec<u64>) -> bool {
         let found = self.driven().as_ref().and_then(|driven| driven.get(&token).cloned());
         let Some(connection) = found else { return false };
-        let Drove { news, ended } = connection.drive(flags);
+        let Drove { news, ended } = connection.drive(flags, raw);
         if news {
             ready.push(token);
         }

@@ -7,6 +7,7 @@
 
 pub mod address;
 pub mod any;
+mod buffer;
 pub mod channel;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;

@@ -8,9 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
-/// The name of what wakes the thread without being a connection; connections count from 1.
-pub(crate) const WAKE: u64 = 0;
-
 /// The sockets that are waited for, each under its name.
 #[derive(Debug)]
 pub(crate) struct Poller {
@@ -22,7 +19,7 @@ impl Poller {
     /// Waits for nothing yet.
     pub fn new() -> io::Result<Poller> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        Ok(Poller { epoll, tokens: AtomicU64::new(WAKE + 1) })
+        Ok(Poller { epoll, tokens: AtomicU64::new(0) })
     }
 
     /// Readable when a wait would return at once.

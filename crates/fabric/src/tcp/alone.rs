@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::buffer::Buffer;
-use super::codec::{Codec, Flushed, INPUT};
+use super::codec::{Codec, Flushed};
 use super::inbox::{Deliver, TcpInbox};
 use super::session::TcpSession;
 use super::socket::{self, Received};
+use crate::buffer::{Buffer, INPUT};
 use crate::{Channel, Completions, Op, PostError, SetupError, Ticket, stream};
 
 /// Reads of one poll: the peer cannot keep a user inside.

@@ -6,14 +6,13 @@ use std::net::TcpStream;
 use rustix::io::Errno;
 use rustls::Connection;
 
-use super::buffer::Buffer;
 use super::frame::FRAME_MAX;
 use super::inbox::Deliver;
 use super::session::TcpSession;
 use super::socket;
+use crate::buffer::{Buffer, INPUT};
 
-/// Size of a receive buffer: the longest frame, and more to read at once.
-pub const INPUT: usize = FRAME_MAX + (64 << 10);
+const _: () = assert!(INPUT >= FRAME_MAX + (64 << 10), "a whole frame fits, and more");
 
 /// How a connection's bytes look on the wire.
 #[derive(Debug)]

@@ -47,7 +47,7 @@ impl TcpInbox {
     /// An empty inbox with a landing buffer of `landing` bytes.
     pub fn new(landing: u32) -> TcpInbox {
         TcpInbox {
-            ready: VecDeque::with_capacity(64),
+            ready: VecDeque::new(),
             landing: vec![0; landing as usize].into_boxed_slice(),
             receives: Vec::new(),
             used: 0,

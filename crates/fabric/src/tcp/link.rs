@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 
 use rustix::event::epoll::EventFlags;
 
-use super::buffer::Buffer;
-use super::codec::{Codec, Flushed, INPUT};
+use super::codec::{Codec, Flushed};
 use super::inbox::{Deliver, Relay, TcpInbox};
 use super::session::TcpSession;
 use super::socket::{self, Received};
+use crate::buffer::{Buffer, INPUT};
 use crate::channel::{Driven, Drove};
 use crate::poller::Poller;
 use crate::{Broken, Channel, Op, PostError, Ticket, stream};
@@ -76,7 +76,7 @@ pub enum NicTurn {
 }
 
 impl TcpLink {
-    /// A link; give it to its NIC: `Nic::enter`, or `Channel::enter` if it is `driven`.
+    /// A link, to be entered into the channel that drives it. It is `driven` if that is the user's own.
     pub fn new(
         poller: &Arc<Poller>,
         socket: Arc<TcpStream>,
@@ -323,19 +323,28 @@ impl TcpLink {
 #[derive(Debug)]
 pub struct DrivenLink {
     link: Arc<TcpLink>,
-    raw: Mutex<Buffer>,
+    /// Part of a frame, or what the session had no room for.
+    rest: Mutex<Buffer>,
 }
 
 impl DrivenLink {
     pub fn new(link: Arc<TcpLink>) -> DrivenLink {
-        DrivenLink { link, raw: Mutex::new(Buffer::new(INPUT)) }
+        DrivenLink { link, rest: Mutex::new(Buffer::new(INPUT)) }
     }
 }
 
 impl Driven for DrivenLink {
-    fn drive(&self, events: EventFlags) -> Drove {
-        let mut raw = self.raw.lock().unwrap_or_else(PoisonError::into_inner);
-        let turn = self.link.serve(&mut raw, events);
+    fn drive(&self, events: EventFlags, raw: &mut Buffer) -> Drove {
+        let mut rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
+        if !rest.is_empty() {
+            std::mem::swap(&mut *rest, raw);
+        }
+        let turn = self.link.serve(raw, events);
+        // What is left stays here, in its memory. Mostly nothing is, and the connection has no buffer.
+        *rest = match raw.is_empty() {
+            true => Buffer::new(INPUT),
+            false => std::mem::replace(raw, Buffer::new(INPUT)),
+        };
         Drove { news: self.link.has_news(), ended: turn == NicTurn::Forget }
     }
 

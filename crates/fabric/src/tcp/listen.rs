@@ -133,6 +133,10 @@ impl Incoming for TcpIncoming {
         PeerInfo { role: self.role, name: self.peer.to_string(), pid: None, uid: None }
     }
 
+    fn needs_files(&self) -> bool {
+        false
+    }
+
     fn accept(
         mut self,
         welcome: &[u8],
@@ -145,16 +149,15 @@ impl Incoming for TcpIncoming {
         let name = format!("{} {}", if self.tls.is_some() { "tls" } else { "tcp" }, self.peer);
         let codec = self.tls.map_or(Codec::Plain, Codec::tls);
         let session = TcpSession::new(grants);
-        let (nic, driven) = (self.hold.nic(), channel.poller());
-        let poller = driven.unwrap_or_else(|| nic.poller());
-        let link = TcpLink::new(poller, self.socket, codec, session, channel, driven.is_some());
-        if driven.is_none() {
-            nic.enter(link.clone());
-        } else if channel.enter(link.token, Arc::new(DrivenLink::new(link.clone()))) {
-            link.take_in().map_err(|e| SetupError::Os("wait for a connection", e))?;
-        } else {
-            return Err(SetupError::Refused("the server is closing".into()));
+        let closing = || SetupError::Refused("the server is closing".into());
+        let (own, nic) = (channel.poller(), self.hold.channel());
+        let driver = if own.is_some() { channel } else { nic };
+        let poller = driver.poller().ok_or_else(closing)?;
+        let link = TcpLink::new(poller, self.socket, codec, session, channel, own.is_some());
+        if !driver.enter(link.token, Arc::new(DrivenLink::new(link.clone()))) {
+            return Err(closing());
         }
+        link.take_in().map_err(|e| SetupError::Os("wait for a connection", e))?;
         Ok(TcpQp::linked(link, landing, self.hello.grants, name))
     }
 

@@ -7,7 +7,6 @@
 //! `session` over the same [`frame`]s.
 
 mod alone;
-mod buffer;
 mod codec;
 mod connect;
 pub mod frame;

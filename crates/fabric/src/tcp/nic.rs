@@ -1,36 +1,26 @@
-//! The software NIC of a listener: one thread that serves all its connections.
+//! The software NIC of a listener: one thread that serves the connections whose users sleep elsewhere.
 //!
-//! It sleeps in epoll and uses no CPU while nothing happens. While requests come it looks again for a short
-//! time before it sleeps, giving way to other threads at every look, as machines may have two cores.
-//! It ends when the listener is gone and the last connection is over.
+//! It waits on a channel that drives them, and uses no CPU while nothing happens. While requests come it
+//! looks again for a short time before it sleeps. It ends when the listener is gone and the last connection
+//! is over.
 
-use std::collections::HashMap;
 use std::io;
-use std::mem::MaybeUninit;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use longarm_base::Nanos;
 use longarm_host::{AdaptiveSpin, now};
-use rustix::event::Timespec;
-use rustix::event::epoll::EventFlags;
 
-use super::buffer::Buffer;
-use super::codec::INPUT;
-use super::link::{NicTurn, TcpLink};
 use crate::Channel;
-use crate::poller::{Poller, WAKE};
 
-/// Events of one look.
-const EVENTS: usize = 64;
+/// The longest sleep; nothing depends on it.
+const SLEEP: Duration = Duration::from_secs(3600);
 
 /// Handle of a NIC thread.
 #[derive(Debug)]
 pub struct Nic {
-    poller: Arc<Poller>,
-    wake: Channel,
-    entering: Mutex<Vec<Arc<TcpLink>>>,
+    channel: Channel,
     /// The listener, and peers not let in yet: those who may still enter links.
     holders: AtomicUsize,
     spin: Duration,
@@ -47,9 +37,9 @@ impl Hold {
         Hold(nic)
     }
 
-    /// The NIC.
-    pub fn nic(&self) -> &Arc<Nic> {
-        &self.0
+    /// The channel that drives what the NIC serves.
+    pub fn channel(&self) -> &Channel {
+        &self.0.channel
     }
 }
 
@@ -63,7 +53,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         // Release: pairs with the Acquire in `run`.
         self.0.holders.fetch_sub(1, Ordering::Release);
-        self.0.wake.notify();
+        self.0.channel.notify();
     }
 }
 
@@ -79,64 +69,27 @@ impl Drop for CrashOnPanic {
     }
 }
 
-struct NicEntry {
-    link: Arc<TcpLink>,
-    raw: Buffer,
-}
-
 impl Nic {
     /// Starts the thread, which lives while anybody holds the NIC or a connection lives.
     pub fn start(spin: Duration) -> io::Result<Hold> {
-        let wake = Channel::new()?;
-        let poller = Arc::new(Poller::new()?);
-        poller.add(wake.fd(), WAKE, EventFlags::IN)?;
-        let nic = Arc::new(Nic {
-            poller,
-            wake,
-            entering: Mutex::new(Vec::new()),
-            holders: AtomicUsize::new(0),
-            spin,
-        });
+        let nic = Arc::new(Nic { channel: Channel::driving()?, holders: AtomicUsize::new(0), spin });
         let (engine, hold) = (nic.clone(), Hold::new(nic));
         std::thread::Builder::new().name("longarm-nic".into()).spawn(move || engine.run())?;
         Ok(hold)
     }
 
-    /// What the thread waits with.
-    pub(super) fn poller(&self) -> &Arc<Poller> {
-        &self.poller
-    }
-
-    /// Hands a link to the thread.
-    pub fn enter(&self, link: Arc<TcpLink>) {
-        self.entering.lock().unwrap_or_else(PoisonError::into_inner).push(link);
-        self.wake.notify();
-    }
-
     fn run(&self) {
         let _crash = CrashOnPanic;
-        let mut links: HashMap<u64, NicEntry> = HashMap::new();
         let mut spin = AdaptiveSpin::new(Nanos(self.spin.as_nanos() as u64));
         // Whether it looks without sleeping, and whether anything came since it began to.
         let (mut looks, mut waits) = (false, false);
-        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // Users poll their links by themselves: who has something is of no interest here.
+        let mut ready = Vec::new();
         loop {
-            let mut room = [MaybeUninit::uninit(); EVENTS];
-            let events = self.poller.wait(&mut room, if looks { Some(&zero) } else { None });
-            let mut busy = false;
-            let mut woken = false;
-            for event in events {
-                match event.data.u64() {
-                    WAKE => woken = true,
-                    token => busy |= self.serve(&mut links, token, event.flags),
-                }
-            }
-            if woken {
-                self.wake.wait(Duration::ZERO);
-                self.take_in(&mut links);
-            }
+            let busy = self.channel.wait_for(if looks { Duration::ZERO } else { SLEEP }, &mut ready);
+            ready.clear();
             // Acquire: pairs with the Release of a holder's end, so that what it entered is seen after it.
-            if links.is_empty() && self.holders.load(Ordering::Acquire) == 0 && self.nobody_enters() {
+            if self.holders.load(Ordering::Acquire) == 0 && !self.channel.drives() {
                 return;
             }
             match (busy, waits) {
@@ -148,37 +101,6 @@ impl Nic {
                 (false, false) => (looks, waits) = (spin.begin(now(), Nanos(0)), true),
                 // No yield: on a loaded machine it costs a whole slice, sleeping costs a wake-up.
                 (false, true) => looks = spin.looks_again(now()),
-            }
-        }
-    }
-
-    fn nobody_enters(&self) -> bool {
-        self.entering.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
-    }
-
-    fn take_in(&self, links: &mut HashMap<u64, NicEntry>) {
-        let entering = std::mem::take(&mut *self.entering.lock().unwrap_or_else(PoisonError::into_inner));
-        for link in entering {
-            match link.take_in() {
-                Ok(()) => {
-                    links.insert(link.token, NicEntry { link, raw: Buffer::new(INPUT) });
-                }
-                // Out of kernel memory or watches: this connection ends, the others go on.
-                Err(_) => link.revoke(),
-            }
-        }
-    }
-
-    /// Returns whether anything moved.
-    fn serve(&self, links: &mut HashMap<u64, NicEntry>, token: u64, flags: EventFlags) -> bool {
-        let Some(NicEntry { link, raw }) = links.get_mut(&token) else { return false };
-        match link.serve(raw, flags) {
-            NicTurn::Busy => true,
-            NicTurn::Idle => false,
-            NicTurn::Forget => {
-                self.poller.forget(&link.socket);
-                links.remove(&token);
-                false
             }
         }
     }

@@ -18,9 +18,9 @@ use std::collections::VecDeque;
 
 use longarm_base::limits::{QUEUE_DEPTH, READ_MAX};
 
-use super::buffer::Buffer;
 use super::frame::{self, Frame, HEAD, TEXT_MAX, Why};
 use super::inbox::Deliver;
+use crate::buffer::Buffer;
 use crate::execute::{self, Denied};
 use crate::handshake::printable;
 use crate::{Broken, Completion, Grant, Op, PostError, RECEIVES, Ticket, WRITE_MAX, WorkError};
@@ -110,7 +110,7 @@ impl TcpSession {
         TcpSession {
             out: Buffer::new(OUT_MAX),
             grants,
-            pending: VecDeque::with_capacity(QUEUE_DEPTH),
+            pending: VecDeque::new(),
             next: 0,
             reading: 0,
             writing: 0,

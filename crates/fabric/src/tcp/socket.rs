@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
-use super::buffer::Buffer;
+use crate::buffer::Buffer;
 
 /// Free bytes offered to one read at least, where the buffer has them.
 pub const READ_LEAST: usize = 64 << 10;

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use rustix::event::Timespec;
 
 use super::*;
-use crate::tcp::codec::INPUT;
+use crate::buffer::INPUT;
 
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 

@@ -13,12 +13,12 @@ use crate::{
     Transport, conformance,
 };
 
-use super::super::buffer::Buffer;
-use super::super::codec::{Codec, INPUT};
+use super::super::codec::Codec;
 use super::super::inbox::Relay;
 use super::super::session::TcpSession;
 use super::super::{Tcp, TcpQp};
 use super::*;
+use crate::buffer::{Buffer, INPUT};
 
 const TIME: Duration = Duration::from_secs(20);
 
@@ -223,7 +223,7 @@ fn a_peer_that_closes_tls_and_goes_on_sending_is_gone() {
     let (mut raw, mut session, mut relay) =
         (Buffer::new(INPUT), TcpSession::new(Vec::new()), Relay::default());
     for bytes in wire.chunks(8 << 10) {
-        let free = raw.free(1, INPUT);
+        let free = raw.free(bytes.len(), INPUT);
         free[..bytes.len()].copy_from_slice(bytes);
         raw.filled(bytes.len());
         codec.intake(&mut raw, &mut session, &mut relay);

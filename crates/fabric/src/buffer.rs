@@ -3,8 +3,11 @@
 //! It grows with what goes through it: most connections carry little, and what an allocator is given back in
 //! large pieces by many that end at once it keeps for a long time.
 
-/// Bytes at first.
-const FIRST: usize = 16 << 10;
+/// The limit of a buffer that receives: the longest frame, and more to read at once.
+pub const INPUT: usize = longarm_base::limits::READ_MAX as usize + (128 << 10);
+
+/// Bytes at first: as many as a short request or answer has, as there may be ten thousand connections.
+const FIRST: usize = 1 << 10;
 
 /// A bounded byte queue whose content is one slice.
 #[derive(Debug)]
@@ -125,7 +128,7 @@ mod tests {
             buffer.consume(buffer.len());
             whole
         });
-        assert!(reads.is_some_and(|reads| reads < 10));
+        assert!(reads.is_some_and(|reads| reads < 12));
         buffer.append(1 << 20);
         assert_eq!((buffer.room(), buffer.free(1, 9).len()), (0, 0));
     }
