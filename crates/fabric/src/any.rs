@@ -184,6 +184,9 @@ impl QueuePair for AnyQp {
     fn fence(&mut self) -> Result<(), SetupError> {
         either!(AnyQp, self, qp => qp.fence())
     }
+    fn held_bytes(&self) -> usize {
+        either!(AnyQp, self, qp => qp.held_bytes())
+    }
     fn describe(&self) -> String {
         either!(AnyQp, self, qp => qp.describe())
     }

@@ -27,7 +27,6 @@ impl Buffer {
     }
 
     /// Bytes of memory that it takes.
-    #[cfg(test)]
     pub fn held(&self) -> usize {
         self.bytes.capacity()
     }

@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Peers that the system lets wait outside.
 const OUTSIDE: i32 = 4096;
 /// The part of its bound after which a handshake is ended if others wait: one in so many.
-const DAWDLE_SHARE: u32 = 20;
+const DAWDLE_SHARE: u32 = 5;
 
 /// What a transport does with a peer who knocked.
 pub trait Greeter: Send + Sync + 'static {

@@ -35,7 +35,7 @@ use crate::{Grant, Granted, HELLO_MAX, ListenOptions, Login, PeerRole, Reason, R
 /// First bytes of both directions. The first byte begins no text protocol, so those are told apart at once.
 pub const MAGIC: [u8; 8] = *b"\x89LONGARM";
 /// Version of handshake and frames; both sides must have the same.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// Regions one side may lend on one connection.
 pub const GRANTS_MAX: usize = 64;
 /// Longest text of a refusal.

@@ -1,9 +1,10 @@
 //! One contract, several transports: verbs semantics over shared memory, TCP, RDMA NICs and a simulated
 //! network.
 //!
-//! [`contract`] says what a queue pair does; [`shm`], [`tcp`], [`verbs`] and [`sim`] do it; [`hook`] wraps
-//! any of them to count, trace or break it; `conformance` is the one suite that all of them pass. [`Any`]
-//! chooses at run time. [`ring`] carries two-sided messages by WRITE_WITH_IMM into the receiver's ring.
+//! [`contract`] says what a queue pair does, and [`setup`] how it comes about; [`shm`], [`tcp`], [`verbs`]
+//! and [`sim`] do it; [`hook`] wraps any of them to count, trace or break it; `conformance` is the one suite
+//! that all of them pass. [`Any`] chooses at run time. [`ring`] carries two-sided messages by WRITE_WITH_IMM
+//! into the receiver's ring.
 
 pub mod address;
 pub mod any;
@@ -20,6 +21,8 @@ pub mod handshake;
 pub mod hook;
 mod poller;
 pub mod ring;
+pub mod setup;
+pub mod setup_error;
 pub mod shm;
 pub mod sim;
 mod stream;
@@ -31,4 +34,6 @@ pub use address::{Address, Member};
 pub use any::{Any, AnyIncoming, AnyListener, AnyQp};
 pub use channel::{Channel, Told};
 pub use contract::*;
+pub use setup::*;
+pub use setup_error::{Reason, RegionFailure, SetupError};
 pub use wait::spin_and_wait;

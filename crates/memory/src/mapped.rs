@@ -11,10 +11,13 @@ pub(crate) mod recycle;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
+use rustix::thread::futex;
+use rustix::time::Timespec;
 
 #[cfg(feature = "recycle")]
 use crate::marks::{PAGE, WrittenPages};
@@ -125,6 +128,14 @@ impl Mapping {
         // SAFETY: in bounds (at is a multiple of 8 below len, itself a multiple of 8), aligned, alive while
         // `self` is; AtomicU64 permits concurrent change by other threads and processes.
         unsafe { &*(self.base.add(at as usize) as *const AtomicU64) }
+    }
+
+    /// The lower half of a word, for the system to look at.
+    fn half(&self, at: u64) -> &AtomicU32 {
+        let word = std::ptr::from_ref(self.word(at));
+        // SAFETY: the first half of a word that is alive while `self` is, and aligned; this process only
+        // passes its address to the system, which reads it as other threads and processes do.
+        unsafe { &*word.cast() }
     }
 
     /// A word whose bounds the caller has checked.
@@ -389,6 +400,19 @@ pub struct Mapped(pub(crate) Arc<Mapping>);
 pub struct ReadOnly(pub(crate) Arc<Mapping>);
 
 impl Mapped {
+    /// Sleeps while the lower half of the word at `at` is `expected`, until another thread or process that
+    /// maps the same file wakes it ([`futex_wake`](Self::futex_wake)), a signal comes, or the time is over.
+    pub fn futex_wait(&self, at: u64, expected: u32, timeout: Duration) {
+        let limit = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos() as i64 };
+        // Whatever ends the sleep, the caller looks again.
+        let _ = futex::wait(self.0.half(at), futex::Flags::empty(), expected.to_le(), Some(&limit));
+    }
+
+    /// Wakes one thread that sleeps on the word at `at`.
+    pub fn futex_wake(&self, at: u64) {
+        let _ = futex::wake(self.0.half(at), futex::Flags::empty(), 1);
+    }
+
     /// The same memory without the right to change it.
     pub fn read_only(&self) -> ReadOnly {
         ReadOnly(self.0.clone())

@@ -199,6 +199,7 @@ impl<Q: QueuePair + 'static> Serving<Q> {
             peer: peer.to_string(),
             transport: qp.describe(),
             requests: AtomicU64::new(0),
+            bytes: AtomicU64::new(qp.held_bytes() as u64),
         });
         slot.list(client.clone());
         // Relaxed: a hint for spreading the load.

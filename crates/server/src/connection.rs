@@ -32,6 +32,8 @@ use longarm_engine::stream::StreamPosition;
 pub(crate) const BATCH: usize = 32;
 /// Turns without news between two checks that the connection still stands.
 const LOOK_EVERY: u32 = 256;
+/// Requests between two looks at the memory that the connection takes.
+const NOTE_EVERY: u64 = 256;
 /// The size from which a message may make its worker look stuck for a while.
 const LONG: usize = 256 << 10;
 
@@ -161,6 +163,15 @@ impl<Q: QueuePair> Connection<Q> {
         self.stalled.is_some() || !self.late.is_empty() || self.mailbox.is_sending()
     }
 
+    /// Notes how much memory the connection takes, for statistics.
+    #[cold]
+    fn note_bytes(&self) {
+        let own = size_of::<Self>() + self.late.capacity() * size_of::<Late>();
+        let bytes = own + self.mailbox.held_bytes() + self.qp.held_bytes();
+        // Relaxed: a figure that publishes nothing.
+        self.client.bytes.store(bytes as u64, Ordering::Relaxed);
+    }
+
     fn quiet_turn(&mut self, execution: &Execution<'_>) -> Turn {
         self.quiet += 1;
         if self.quiet.is_multiple_of(LOOK_EVERY) && !self.stands(execution) {
@@ -267,7 +278,11 @@ impl<Q: QueuePair> Connection<Q> {
         self.stalled = None;
         execution.pulse.count(kind);
         // Relaxed: a counter with one writer.
-        self.client.requests.store(self.client.requests.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        let requests = self.client.requests.load(Ordering::Relaxed) + 1;
+        self.client.requests.store(requests, Ordering::Relaxed);
+        if requests.is_multiple_of(NOTE_EVERY) || long {
+            self.note_bytes();
+        }
         if long {
             self.mailbox.shrink();
         }

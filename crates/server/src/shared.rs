@@ -17,6 +17,8 @@ pub(crate) struct ConnectedClient {
     pub peer: String,
     pub transport: String,
     pub requests: AtomicU64,
+    /// Bytes of memory of its connection, as of a while ago.
+    pub bytes: AtomicU64,
 }
 
 /// The state that threads share.

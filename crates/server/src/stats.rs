@@ -20,6 +20,9 @@ pub struct ClientStats {
     pub transport: String,
     /// Requests answered; one-sided GETs are not among them.
     pub requests: u64,
+    /// Bytes of memory that its connection takes in the server: the part of its ring that was used, queues
+    /// and buffers; of a while ago while it is busy. What the system keeps for its socket is not counted.
+    pub bytes: u64,
 }
 
 /// Requests answered, by kind.
@@ -223,6 +226,7 @@ impl Shared {
             peer: client.peer.clone(),
             transport: client.transport.clone(),
             requests: read(&client.requests),
+            bytes: read(&client.bytes),
         };
         Stats {
             uptime_ms: core.timestamps().now.since(core.started()).0 / 1_000_000,

@@ -154,14 +154,14 @@ fn strangers_get_one_line_naming_what_they_speak() {
 #[test]
 fn another_version_is_told_apart_from_a_stranger() {
     let mut bytes = good_client();
-    bytes[8] = 3;
+    bytes[8] = 9;
     let mut script = Script::new(&bytes, 4096);
-    let error = admit(&mut script, "peer", &asks(Login::None)).expect_err("version 3");
-    assert!(error.to_string().contains("client version 3"), "{error}");
+    let error = admit(&mut script, "peer", &asks(Login::None)).expect_err("version 9");
+    assert!(error.to_string().contains("client version 9"), "{error}");
     assert!(printable(&script.output).contains("upgrade the older one"), "the peer is told as well");
     let error =
-        connect(&mut Script::new(&bytes, 4096), "peer", &Login::None, &offer(b"")).expect_err("version 3");
-    assert!(error.to_string().contains("server speaks version 3 of the handshake"), "{error}");
+        connect(&mut Script::new(&bytes, 4096), "peer", &Login::None, &offer(b"")).expect_err("version 9");
+    assert!(error.to_string().contains("server speaks version 9 of the handshake"), "{error}");
 }
 
 #[test]

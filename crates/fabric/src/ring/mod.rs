@@ -39,6 +39,8 @@ pub struct Mailbox {
     /// Bytes of our ring taken so far, and what the peer was last told.
     taken: u64,
     told: u64,
+    /// The end of the part of our ring that was ever used.
+    reached: u64,
     message: Vec<u8>,
     complete: bool,
     message_max: usize,
@@ -63,6 +65,7 @@ impl Mailbox {
             own_bytes,
             taken: 0,
             told: 0,
+            reached: 0,
             message: Vec::new(),
             complete: false,
             message_max,
@@ -210,6 +213,7 @@ impl Mailbox {
         self.message.resize(start + body, 0);
         self.own.copy_out(at + HEADER as u64, &mut self.message[start..]);
         self.taken += skip + (HEADER + body).next_multiple_of(16) as u64;
+        self.reached = self.reached.max(at + u64::from(len));
         self.credited = consumed;
         self.complete = flags & MORE == 0 && !self.message.is_empty();
         Ok(self.complete)
@@ -231,6 +235,12 @@ impl Mailbox {
     /// The message that the last [`receive`](Self::receive) completed.
     pub fn message(&self) -> &[u8] {
         if self.complete { &self.message } else { &[] }
+    }
+
+    /// Bytes of memory that it takes: of our ring, the pages that were used.
+    pub fn held_bytes(&self) -> usize {
+        let buffers = self.message.capacity() + self.frame.capacity() + self.backlog.capacity();
+        self.reached.next_multiple_of(4096) as usize + buffers
     }
 
     /// Gives a large message's memory back once it was handled.

@@ -53,7 +53,7 @@ impl Producer {
 
     /// Whether the consumer is to be woken.
     pub fn take_armed(&self) -> bool {
-        self.0.take_armed()
+        self.0.take_armed().is_some()
     }
 }
 

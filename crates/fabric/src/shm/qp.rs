@@ -8,13 +8,13 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use longarm_base::{Place, RegionId};
-use longarm_memory::Mapped;
+use longarm_memory::{Mapped, Words};
 use rustix::time::ClockId;
 
 use super::death::Peer;
 use super::fds::Lent;
 use super::pending::{NextStep, ShmSendQueue};
-use super::queue::{LaneConsumer, LaneEvent, LaneProducer, Scribble};
+use super::queue::{Armed, LaneConsumer, LaneEvent, LaneProducer, Scribble};
 use super::remote::Remotes;
 use crate::{
     Broken, Channel, Completion, Completions, Grant, Granted, Op, PEER_DEATH, PostError, QueuePair, RECEIVES,
@@ -24,6 +24,9 @@ use crate::{
 /// Every so many polls the clock is read, and every [`CHECK_EVERY`] the socket is looked at.
 const CLOCK_EVERY: u32 = 8;
 const CHECK_EVERY: Duration = Duration::from_millis(100);
+/// How long a thread sleeps that waits for a peer before it looks whether that is gone: its socket ends then,
+/// which wakes nobody who sleeps on a word.
+const DEATH_EVERY: Duration = Duration::from_millis(5);
 /// How long a change of a peer in this process may be under way when it is revoked.
 const IDLE_BOUND: Duration = Duration::from_secs(2);
 /// The same of a peer in another process that heeds the fence; one that takes longer is killed.
@@ -54,6 +57,8 @@ pub struct ShmQp {
     /// The name under which the channel tells of it.
     name: Option<u64>,
     place: String,
+    /// Bytes of the page with both queues.
+    page_bytes: usize,
     polls: u32,
     checked: Duration,
     hangups: u64,
@@ -74,6 +79,7 @@ pub(super) struct ShmParts {
 
 impl ShmQp {
     pub(super) fn new(parts: ShmParts) -> Result<ShmQp, SetupError> {
+        let page_bytes = parts.page.bytes() as usize;
         let name = parts.channel.as_ref().map(|channel| watch(channel, &parts.peer)).transpose()?;
         Ok(ShmQp {
             pending: ShmSendQueue::new(),
@@ -93,6 +99,7 @@ impl ShmQp {
             channel: parts.channel,
             name,
             place: parts.place,
+            page_bytes,
             polls: 0,
             checked: now(),
         })
@@ -140,8 +147,16 @@ impl ShmQp {
     /// The last descriptor of our lane, which always has room.
     fn farewell(&mut self, news: LaneEvent) {
         self.outbox.push(news);
-        if self.outbox.take_armed() {
-            self.peer.ring_bell();
+        self.wake_peer();
+    }
+
+    /// Wakes the peer if it sleeps.
+    #[inline]
+    fn wake_peer(&self) {
+        match self.outbox.take_armed() {
+            None => {}
+            Some(Armed::Bell) => self.peer.ring_bell(),
+            Some(Armed::Word) => self.outbox.wake(),
         }
     }
 
@@ -297,9 +312,7 @@ impl QueuePair for ShmQp {
     fn ring(&mut self) {
         if self.unrung {
             self.unrung = false;
-            if self.outbox.take_armed() {
-                self.peer.ring_bell();
-            }
+            self.wake_peer();
         }
     }
 
@@ -371,16 +384,17 @@ impl QueuePair for ShmQp {
 
     fn wait(&mut self, timeout: Duration) {
         let until = Instant::now() + timeout;
-        while self.broken.is_none() && !self.arm() {
+        if self.inbox.bell_rang() {
+            self.peer.hush();
+        }
+        while self.broken.is_none() && !self.ready() {
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() || self.inbox.sleep(left.min(DEATH_EVERY)) {
                 return;
             }
-            if self.peer.wait(left) {
+            if self.peer.hung_up() {
                 return self.lost();
             }
-            let _ = self.inbox.bell_rang();
-            self.peer.hush();
         }
     }
 
@@ -430,6 +444,10 @@ impl QueuePair for ShmQp {
         }
         self.cut_off();
         Ok(())
+    }
+
+    fn held_bytes(&self) -> usize {
+        size_of::<ShmQp>() + self.page_bytes + self.landing.len() + self.messages.capacity()
     }
 
     fn describe(&self) -> String {

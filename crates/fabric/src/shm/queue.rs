@@ -6,7 +6,8 @@
 //! 0x0000  ring      1024 descriptors of 8 bytes      producer writes, consumer reads
 //! 0x2000  consumed  count of descriptors taken       consumer writes, producer reads
 //! 0x2008  released  one bit a receive buffer         consumer writes, producer reads
-//! 0x2040  armed     1: ring the bell on the next     consumer sets, producer clears
+//! 0x2040  armed     1: ring the bell on the next,    consumer sets, producer clears
+//!                   2: wake who sleeps on this word
 //! 0x2080  busy      1: the producer is changing      producer writes, consumer reads   (if it heeds)
 //! 0x20c0  revoked   1: the producer must not change  consumer writes, producer reads   (if it heeds)
 //! 0x3000  buffers   16 receive buffers of 4096 bytes producer writes, consumer reads
@@ -31,6 +32,7 @@
 //!     is break its own connection.
 
 use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
 
 use longarm_memory::{Mapped, OwnedWords, Words};
 
@@ -68,6 +70,15 @@ pub(super) enum LaneEvent {
     Revoked,
     /// The producer broke the connection after a request that was not allowed.
     Broke,
+}
+
+/// How a consumer sleeps: the value of `armed`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Armed {
+    /// Somewhere else, where the bell is heard.
+    Bell = 1,
+    /// On the word itself (a futex), which is woken in half the time.
+    Word = 2,
 }
 
 /// What is wrong with a word of the page.
@@ -151,14 +162,24 @@ impl LaneProducer {
         self.tail += 1;
     }
 
-    /// Whether the consumer sleeps and must be woken; answers `true` once for each time it armed.
+    /// How the consumer sleeps, if it must be woken; answers so once for each time it armed.
     #[inline]
-    pub(super) fn take_armed(&self) -> bool {
+    pub(super) fn take_armed(&self) -> Option<Armed> {
         // SeqCst: after the store of the descriptor in `push`, before the load of `armed`; pairs with the
         // fence of `LaneConsumer::arm` (invariant 5).
         fence(Ordering::SeqCst);
         let at = self.lane + ARMED;
-        self.page.load(at) == 1 && self.page.compare_exchange(at, 1, 0).is_ok()
+        let armed = match self.page.load(at) {
+            1 => Armed::Bell,
+            2 => Armed::Word,
+            _ => return None,
+        };
+        self.page.compare_exchange(at, armed as u64, 0).is_ok().then_some(armed)
+    }
+
+    /// Wakes a consumer that sleeps on the word.
+    pub(super) fn wake(&self) {
+        self.page.futex_wake(self.lane + ARMED);
     }
 
     /// Says that a change begins; `false` if it must not. For a peer whose fence waits for
@@ -248,16 +269,31 @@ impl LaneConsumer {
 
     /// Asks for the bell; `true`, and not armed, if there is news already.
     pub(super) fn arm(&mut self) -> bool {
-        self.page.store(self.lane + ARMED, 1);
+        let news = self.arm_as(Armed::Bell);
+        self.armed = true;
+        news
+    }
+
+    /// Sleeps on the word until there is news, it is woken, or the time is over; whether there is news.
+    pub(super) fn sleep(&mut self, timeout: Duration) -> bool {
+        if self.arm_as(Armed::Word) {
+            return true;
+        }
+        self.page.futex_wait(self.lane + ARMED, Armed::Word as u32, timeout);
+        let _ = self.page.compare_exchange(self.lane + ARMED, Armed::Word as u64, 0);
+        self.has_news()
+    }
+
+    fn arm_as(&mut self, armed: Armed) -> bool {
+        self.page.store(self.lane + ARMED, armed as u64);
         // SeqCst: after the store of `armed`, before the load of the ring; pairs with the fence of
         // `LaneProducer::take_armed` (invariant 5).
         fence(Ordering::SeqCst);
         let news = self.has_news();
         if news {
             // The bell may have been rung in between: a byte too many, which is harmless.
-            let _ = self.page.compare_exchange(self.lane + ARMED, 1, 0);
+            let _ = self.page.compare_exchange(self.lane + ARMED, armed as u64, 0);
         }
-        self.armed = true;
         news
     }
 
@@ -399,13 +435,51 @@ mod tests {
     #[test]
     fn the_bell_is_asked_for_once() {
         let (mut out, mut inbox, _) = lane();
-        assert!(!out.take_armed(), "nobody armed");
+        assert_eq!(out.take_armed(), None, "nobody armed");
         assert!(!inbox.arm());
         out.push(LaneEvent::Write(1, 0));
-        assert!(out.take_armed());
-        assert!(!out.take_armed(), "once");
+        assert_eq!(out.take_armed(), Some(Armed::Bell));
+        assert_eq!(out.take_armed(), None, "once");
         assert!(inbox.bell_rang());
         assert!(inbox.arm(), "there is news");
-        assert!(!out.take_armed(), "so it did not arm");
+        assert_eq!(out.take_armed(), None, "so it did not arm");
+        assert!(inbox.sleep(Duration::from_secs(60)), "nor does it sleep");
+        assert_eq!(out.take_armed(), None);
+    }
+
+    #[test]
+    fn who_sleeps_on_the_word_is_woken_by_each_piece_of_news() {
+        let (mut out, mut inbox, page) = lane();
+        assert!(!inbox.sleep(Duration::from_millis(1)), "nothing came");
+        assert_eq!((out.take_armed(), page.load(LANE + ARMED)), (None, 0), "nobody sleeps any more");
+        const PIECES: u32 = 20_000;
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for piece in 0..PIECES {
+                    while !out.has_room().expect("honest") {
+                        std::thread::yield_now();
+                    }
+                    out.push(LaneEvent::Write(piece, 0));
+                    match out.take_armed() {
+                        Some(Armed::Word) => out.wake(),
+                        Some(Armed::Bell) => panic!("nobody listens to the bell"),
+                        None => {}
+                    }
+                    if piece % 7 == 0 {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            let began = std::time::Instant::now();
+            for piece in 0..PIECES {
+                while !inbox.has_news() {
+                    // A wake-up that is lost would take a minute.
+                    inbox.sleep(Duration::from_secs(60));
+                }
+                assert_eq!(inbox.take(), Some(Ok(LaneEvent::Write(piece, 0))));
+                inbox.taken();
+            }
+            assert!(began.elapsed() < Duration::from_secs(50), "a wake-up was lost");
+        });
     }
 }

@@ -37,6 +37,11 @@ impl Alone {
         Alone { socket, session, codec, raw, inbox, rung: false, stuck: false, dry: false }
     }
 
+    /// Bytes of its buffers.
+    pub fn held(&self) -> usize {
+        self.raw.held() + self.session.out.held()
+    }
+
     /// [`QueuePair::post`](crate::QueuePair::post).
     pub fn post(&mut self, op: Op<'_>, ticket: Ticket) -> Result<(), PostError> {
         self.session.post(op, ticket, self.inbox.landing_len(), self.inbox.own(), 0)

@@ -66,6 +66,11 @@ impl TcpInbox {
         self.own
     }
 
+    /// Bytes of its buffers and of what waits to be polled.
+    pub fn held(&self) -> usize {
+        self.landing.len() + self.receives.capacity() + self.ready.capacity() * size_of::<Completion>()
+    }
+
     /// Size of the landing buffer.
     pub fn landing_len(&self) -> usize {
         self.landing.len()

@@ -293,6 +293,12 @@ impl TcpLink {
         self.driven.then_some(self.token)
     }
 
+    /// Bytes of memory that it takes, buffers included.
+    pub fn held(&self) -> usize {
+        let state = self.lock();
+        size_of::<TcpLink>() + state.session.out.held() + state.relay.held()
+    }
+
     /// Why the connection is over, if it is.
     pub fn broken(&self) -> Option<Broken> {
         self.lock().session.broken().cloned()

@@ -177,6 +177,14 @@ impl QueuePair for TcpQp {
         Ok(())
     }
 
+    fn held_bytes(&self) -> usize {
+        let own = match &self.side {
+            TcpQpKind::Alone(alone) => size_of::<Alone>() + alone.held(),
+            TcpQpKind::Linked(linked) => size_of::<Linked>() + linked.spare.held() + linked.link.held(),
+        };
+        size_of::<TcpQp>() + own + self.inbox().held()
+    }
+
     fn describe(&self) -> String {
         self.name.clone()
     }

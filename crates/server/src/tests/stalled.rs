@@ -62,7 +62,7 @@ impl Leader {
         let (qp, mailbox) = accept(&mut listener, &shared);
         let slot = shared.take_slot().expect("a slot");
         let (name, peer, transport) = ("raw".into(), "a test".into(), qp.describe());
-        let listed = Arc::new(ConnectedClient { name, peer, transport, requests: 0.into() });
+        let listed = Arc::new(ConnectedClient { name, peer, transport, requests: 0.into(), bytes: 0.into() });
         let connection = Connection::new(qp, mailbox, session.clone(), generation, listed, slot);
         let context = shared.core.engine.worker_context(0);
         let client = client.join().expect("connected");
