@@ -7,24 +7,13 @@ use longarm_host::{AdaptiveSpin, now};
 
 use crate::QueuePair;
 
-/// Looks between two readings of the clock.
-const LOOKS: u32 = 8;
-
 /// Waits until there is something to poll, or the time is over: looks for as long as that pays, and sleeps
 /// then. What is waited for takes the peer about as long as `work`. What was posted must have been started
 /// before ([`QueuePair::ring`]).
 pub fn spin_and_wait(qp: &mut impl QueuePair, spin: &mut AdaptiveSpin, work: Nanos, timeout: Duration) {
     let begun = now();
     let until = begun + Nanos(timeout.as_nanos() as u64);
-    let mut looks = spin.begin(begun, work);
-    while looks {
-        for _ in 0..LOOKS {
-            if qp.ready() {
-                return spin.end(now());
-            }
-            std::hint::spin_loop();
-        }
-        looks = spin.looks_again(now());
+    if !spin.look(begun, work, || qp.ready()) {
+        qp.wait(Duration::from_nanos(until.since(now()).0));
     }
-    qp.wait(Duration::from_nanos(until.since(now()).0));
 }

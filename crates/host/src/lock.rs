@@ -32,6 +32,22 @@ impl<T> Mutex<T> {
         self.lock_late()
     }
 
+    /// Takes the lock if it is free. Where a thread died while it held it, `renew` makes the value as new
+    /// first: for a value that can be made anew.
+    #[inline]
+    pub fn try_lock(&self, renew: impl FnOnce(&mut T)) -> Option<MutexGuard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::WouldBlock) => None,
+            Err(TryLockError::Poisoned(dead)) => {
+                let mut guard = dead.into_inner();
+                renew(&mut guard);
+                self.0.clear_poison();
+                Some(guard)
+            }
+        }
+    }
+
     /// All tasks of a world share one thread, so the task that has the lock must be allowed to continue.
     #[cold]
     fn lock_late(&self) -> MutexGuard<'_, T> {

@@ -9,6 +9,10 @@
 
 use longarm_base::Nanos;
 
+use crate::now;
+
+/// Looks between two readings of the clock.
+const LOOKS: u32 = 8;
 /// Waits in vain, one after the other, from which on a wait sleeps at once.
 const MISSES: u32 = 2;
 /// The waits that sleep between two that look, while looking does not pay: at first, and at most.
@@ -76,6 +80,24 @@ impl AdaptiveSpin {
             looked: Nanos(0),
             sleeps_now: true,
         }
+    }
+
+    /// A wait begins, for what takes so long to make at least: looks for it as long as that pays. Whether
+    /// `ready` said that it is there; if not, the thread sleeps now.
+    #[inline]
+    pub fn look(&mut self, begun: Nanos, work: Nanos, mut ready: impl FnMut() -> bool) -> bool {
+        let mut looks = self.begin(begun, work);
+        while looks {
+            for _ in 0..LOOKS {
+                if ready() {
+                    self.end(now());
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+            looks = self.looks_again(now());
+        }
+        false
     }
 
     /// A wait begins, for what takes so long to make at least. Whether to look; if not, the thread sleeps

@@ -81,6 +81,24 @@ fn a_panic_is_told_to_whoever_joins_and_kills_the_next_holder_of_its_lock() {
 }
 
 #[test]
+fn a_lock_is_tried_and_what_its_dead_holder_left_is_made_as_new() {
+    let lock = Arc::new(Mutex::new(1));
+    let renewed = |value: &mut u32| *value = 9;
+    let guard = lock.try_lock(renewed).expect("free");
+    assert!(lock.try_lock(renewed).is_none() && *guard == 1);
+    drop(guard);
+    let held = lock.clone();
+    let thread = spawn("panics", move || {
+        *held.lock() = 2;
+        let _guard = held.lock();
+        panic!("on purpose");
+    });
+    assert!(thread.expect("a thread").join().is_err());
+    assert_eq!(*lock.try_lock(renewed).expect("free"), 9);
+    assert_eq!(*lock.lock(), 9, "and it is a lock as before");
+}
+
+#[test]
 fn clocks_go_on_and_chance_does_not_repeat() {
     let (before, day) = (now(), unix());
     sleep(Duration::from_millis(2));
