@@ -1,5 +1,6 @@
 //! The errors of a caller. "Not found" and "condition not met" are results, not errors.
 
+use std::io;
 use std::time::Duration;
 
 use longarm_fabric::SetupError;
@@ -40,6 +41,13 @@ pub enum Error {
         /// Where the server is.
         address: String,
         /// How long the client tried.
+        waited: Duration,
+    },
+    /// The connection of a [`SharedClient`](crate::SharedClient) was busy with what other threads asked for
+    /// until the timeout was over. This operation was not begun.
+    #[error("the shared connection was busy for {waited:?}; this operation was not begun")]
+    Busy {
+        /// How long the thread waited.
         waited: Duration,
     },
     /// The answer to a write never came: it may have been executed, or may yet be.
@@ -109,6 +117,7 @@ impl Error {
             Error::Connect(_)
             | Error::Lost { .. }
             | Error::Unresponsive { .. }
+            | Error::Busy { .. }
             | Error::OutOfMemory
             | Error::Crowded
             | Error::Closing
@@ -124,6 +133,36 @@ impl Error {
             | Error::Token(_)
             | Error::Full => false,
         }
+    }
+}
+
+/// The error of operations that were tried together and not begun, for each of them but the first.
+pub(crate) fn same_of_another(error: &Error) -> Error {
+    match error {
+        Error::Lost { address, reason } => Error::Lost { address: address.clone(), reason: reason.clone() },
+        Error::Unresponsive { address, waited } => {
+            Error::Unresponsive { address: address.clone(), waited: *waited }
+        }
+        Error::Connect(error) => Error::Connect(same_at_setup(error)),
+        Error::Contended(tries) => Error::Contended(*tries),
+        Error::Closing => Error::Closing,
+        other => Error::Protocol(other.to_string()),
+    }
+}
+
+fn same_at_setup(error: &SetupError) -> SetupError {
+    let same = |error: &io::Error| io::Error::new(error.kind(), error.to_string());
+    match error {
+        SetupError::Unreachable { address, source } => {
+            SetupError::Unreachable { address: address.clone(), source: same(source) }
+        }
+        SetupError::Timeout(address) => SetupError::Timeout(address.clone()),
+        SetupError::Refused(reason) => SetupError::Refused(reason.clone()),
+        SetupError::Login(why) => SetupError::Login(why.clone()),
+        SetupError::Unsupported(what) => SetupError::Unsupported(what.clone()),
+        SetupError::Os(what, error) => SetupError::Os(what, same(error)),
+        SetupError::Protocol(why) => SetupError::Protocol(why.clone()),
+        other => SetupError::Protocol(other.to_string()),
     }
 }
 

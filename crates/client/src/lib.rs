@@ -10,14 +10,39 @@
 //! # }
 //! ```
 //!
-//! A [`Client`] belongs to one thread; make one a thread, hundreds per server. GETs ([`Client::get`],
-//! [`Client::multi_get`]) are one-sided READs under a lease: `lookup.rs` says what is read, `lease.rs` when
-//! it counts. Writes go through the server, blocking ([`Client::put`]) or pipelined ([`Client::submit`]).
-//! Each write has an operation number, so a retry after a broken connection is never executed twice. A write
-//! whose answer never came is reported as [`Error::InDoubt`], never as failed.
+//! GETs ([`Client::get`], [`Client::multi_get`]) are one-sided READs under a lease: `lookup.rs` says what is
+//! read, `lease.rs` when it counts. Writes go through the server, blocking ([`Client::put`]) or pipelined
+//! ([`Client::submit`]). Each write has an operation number, so a retry after a broken connection is never
+//! executed twice. A write whose answer never came is reported as [`Error::InDoubt`], never as failed.
 //!
-//! A [`ClusterClient`] has a client for each group of a cluster, and knows which of them has a key
-//! ([`Topology`]).
+//! # Which client
+//!
+//! | client | threads | connections | for |
+//! |---|---|---|---|
+//! | [`Client`] | one | one | one server or one group: the quickest, with pipelines and scans |
+//! | [`ClusterClient`] | one | one a group | the same for a cluster ([`Topology`] knows which group has a key) |
+//! | [`SharedClient`] | any number | few, by default one a core | a service whose threads come and go, or are many |
+//!
+//! Each thread with a client of its own is best while threads are as many as cores, and over shared memory
+//! always for GETs, which wait for nothing there. Many threads over a network are better off with a shared
+//! client: those that ask at the same time share a send, a round trip and a round of replication, and the
+//! server has fewer connections.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), longarm_client::Error> {
+//! use longarm_client::{Options, SharedClient, Topology};
+//! let topology = Topology::of_one(vec!["tcp://localhost:7411".parse().expect("an address")]);
+//! let client = SharedClient::new(topology, Options::default());
+//! let threads = (0..100).map(|number: u32| {
+//!     let client = client.clone();
+//!     std::thread::spawn(move || client.put(&number.to_le_bytes(), b"here"))
+//! });
+//! for thread in threads.collect::<Vec<_>>() {
+//!     thread.join().expect("it does not panic")?;
+//! }
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 mod ask;
@@ -40,6 +65,7 @@ mod options;
 mod pipeline;
 mod raw;
 mod scan;
+mod shared;
 pub mod side;
 mod targets;
 mod topology;
@@ -63,6 +89,7 @@ pub use scan::{
     OrderedInspection, OrderedReport, Page, Scan, ScanItem, ScanItemRef, ScanIter, SnapshotIter, Token,
     inspect_ordered, ordered_stats,
 };
+pub use shared::SharedClient;
 pub use topology::{GroupAt, Topology};
 pub use walk::Item;
 pub use write::{Put, Write};

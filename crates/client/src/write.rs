@@ -67,6 +67,12 @@ impl<'a> Write<'a> {
         Write { condition: Condition::Version, argument: version.0, ..self }
     }
 
+    /// The same of another key and value.
+    fn of<'b>(&self, key: &'b [u8], value: &'b [u8]) -> Write<'b> {
+        let Write { kind, condition, argument, ttl_ms, keep_ttl, .. } = *self;
+        Write { kind, key, value, condition, argument, ttl_ms, keep_ttl }
+    }
+
     pub(crate) fn to_wire(self, operation: u64) -> Request<'a> {
         Request {
             condition: self.condition,
@@ -80,6 +86,28 @@ impl<'a> Write<'a> {
     }
 }
 
+/// A write that owns its key and its value.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnedWrite {
+    /// The key, then the value.
+    bytes: Vec<u8>,
+    key_len: usize,
+    /// All else.
+    rest: Write<'static>,
+}
+
+impl OwnedWrite {
+    pub(crate) fn new(write: &Write<'_>) -> OwnedWrite {
+        let bytes = [write.key, write.value].concat();
+        OwnedWrite { bytes, key_len: write.key.len(), rest: write.of(&[], &[]) }
+    }
+
+    pub(crate) fn write(&self) -> Write<'_> {
+        let (key, value) = self.bytes.split_at(self.key_len);
+        self.rest.of(key, value)
+    }
+}
+
 /// The outcome of a conditional write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Put {
@@ -89,79 +117,83 @@ pub enum Put {
     Mismatch(Option<Csn>),
 }
 
+/// Writes of each kind, by the `write` of a client: one that is used exclusively, and one that is shared,
+/// differ in their receivers alone. Where it is used there must be `Csn`, `Duration`, `Error`, `Put` and
+/// `Write`.
+macro_rules! write_methods {
+    ($own:ident, $($receiver:tt)+) => {
+        /// Stores a value and returns its version.
+        pub fn put($($receiver)+, key: &[u8], value: &[u8]) -> Result<Csn, Error> {
+            $own.write(&Write::put(key, value))?.done()
+        }
+
+        /// Stores a value that is gone after `ttl`.
+        pub fn put_for($($receiver)+, key: &[u8], value: &[u8], ttl: Duration) -> Result<Csn, Error> {
+            $own.write(&Write::put(key, value).ttl(ttl))?.done()
+        }
+
+        /// Stores a value if the key is absent.
+        pub fn put_if_absent($($receiver)+, key: &[u8], value: &[u8]) -> Result<Put, Error> {
+            $own.write(&Write::put(key, value).if_absent())?.conditional()
+        }
+
+        /// Stores a value that is gone after `ttl`, if the key is absent.
+        pub fn put_if_absent_for(
+            $($receiver)+,
+            key: &[u8],
+            value: &[u8],
+            ttl: Duration,
+        ) -> Result<Put, Error> {
+            $own.write(&Write::put(key, value).if_absent().ttl(ttl))?.conditional()
+        }
+
+        /// Stores a value if the key has this version.
+        pub fn compare_and_set(
+            $($receiver)+,
+            key: &[u8],
+            version: Csn,
+            value: &[u8],
+        ) -> Result<Put, Error> {
+            $own.write(&Write::put(key, value).if_version(version))?.conditional()
+        }
+
+        /// Removes a key; `false` if it was absent.
+        pub fn delete($($receiver)+, key: &[u8]) -> Result<bool, Error> {
+            Ok($own.delete_versioned(key)?.is_some())
+        }
+
+        /// Removes a key, and returns the version of its removal; `None` if the key was absent.
+        pub fn delete_versioned($($receiver)+, key: &[u8]) -> Result<Option<Csn>, Error> {
+            $own.write(&Write::delete(key))?.done_if_found()
+        }
+
+        /// Removes a key if it has this version.
+        pub fn compare_and_delete($($receiver)+, key: &[u8], version: Csn) -> Result<Put, Error> {
+            $own.write(&Write::delete(key).if_version(version))?.conditional()
+        }
+
+        /// Adds to a decimal number and returns the sum.
+        pub fn increment($($receiver)+, key: &[u8], by: i64) -> Result<i64, Error> {
+            Ok($own.increment_versioned(key, by)?.0)
+        }
+
+        /// Adds to a decimal number; returns the sum and its version.
+        pub fn increment_versioned($($receiver)+, key: &[u8], by: i64) -> Result<(i64, Csn), Error> {
+            $own.write(&Write::increment(key, by))?.number()
+        }
+
+        /// Sets (or with `None` removes) the expiry of a key; `false` if the key is absent.
+        pub fn touch($($receiver)+, key: &[u8], ttl: Option<Duration>) -> Result<bool, Error> {
+            let write = Write::touch(key);
+            let touched = $own.write(&ttl.map_or(write, |ttl| write.ttl(ttl)))?;
+            Ok(touched.done_if_found()?.is_some())
+        }
+    };
+}
+pub(crate) use write_methods;
+
 impl<T: Transport> Client<T> {
-    /// Stores a value and returns its version.
-    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<Csn, Error> {
-        match self.write(&Write::put(key, value))? {
-            Reply::Done(csn) => Ok(csn),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// Stores a value that is gone after `ttl`.
-    pub fn put_for(&mut self, key: &[u8], value: &[u8], ttl: Duration) -> Result<Csn, Error> {
-        match self.write(&Write::put(key, value).ttl(ttl))? {
-            Reply::Done(csn) => Ok(csn),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// Stores a value if the key is absent.
-    pub fn put_if_absent(&mut self, key: &[u8], value: &[u8]) -> Result<Put, Error> {
-        self.conditional(&Write::put(key, value).if_absent())
-    }
-
-    /// Stores a value that is gone after `ttl`, if the key is absent.
-    pub fn put_if_absent_for(&mut self, key: &[u8], value: &[u8], ttl: Duration) -> Result<Put, Error> {
-        self.conditional(&Write::put(key, value).if_absent().ttl(ttl))
-    }
-
-    /// Stores a value if the key has this version.
-    pub fn compare_and_set(&mut self, key: &[u8], version: Csn, value: &[u8]) -> Result<Put, Error> {
-        self.conditional(&Write::put(key, value).if_version(version))
-    }
-
-    /// Removes a key; `false` if it was absent.
-    pub fn delete(&mut self, key: &[u8]) -> Result<bool, Error> {
-        Ok(self.delete_versioned(key)?.is_some())
-    }
-
-    /// Removes a key, and returns the version of its removal; `None` if the key was absent.
-    pub fn delete_versioned(&mut self, key: &[u8]) -> Result<Option<Csn>, Error> {
-        match self.write(&Write::delete(key))? {
-            Reply::Done(csn) => Ok(Some(csn)),
-            Reply::NotFound => Ok(None),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// Removes a key if it has this version.
-    pub fn compare_and_delete(&mut self, key: &[u8], version: Csn) -> Result<Put, Error> {
-        self.conditional(&Write::delete(key).if_version(version))
-    }
-
-    /// Adds to a decimal number and returns the sum.
-    pub fn increment(&mut self, key: &[u8], by: i64) -> Result<i64, Error> {
-        Ok(self.increment_versioned(key, by)?.0)
-    }
-
-    /// Adds to a decimal number; returns the sum and its version.
-    pub fn increment_versioned(&mut self, key: &[u8], by: i64) -> Result<(i64, Csn), Error> {
-        match self.write(&Write::increment(key, by))? {
-            Reply::Number(number, csn) => Ok((number, csn)),
-            other => Err(unexpected(&other)),
-        }
-    }
-
-    /// Sets (or with `None` removes) the expiry of a key; `false` if the key is absent.
-    pub fn touch(&mut self, key: &[u8], ttl: Option<Duration>) -> Result<bool, Error> {
-        let write = Write::touch(key);
-        match self.write(&ttl.map_or(write, |ttl| write.ttl(ttl)))? {
-            Reply::Done(_) => Ok(true),
-            Reply::NotFound => Ok(false),
-            other => Err(unexpected(&other)),
-        }
-    }
+    write_methods!(self, &mut self);
 
     /// Sends any write and waits for its outcome.
     pub fn write(&mut self, write: &Write<'_>) -> Result<Reply, Error> {
@@ -169,12 +201,36 @@ impl<T: Transport> Client<T> {
         let ticket = self.post(write.to_wire(self.next_operation), &self.deadline())?;
         self.wait(ticket)
     }
+}
 
-    fn conditional(&mut self, write: &Write<'_>) -> Result<Put, Error> {
-        match self.write(write)? {
+/// What a write of one kind returns for a reply.
+impl Reply {
+    pub(crate) fn done(self) -> Result<Csn, Error> {
+        match self {
+            Reply::Done(csn) => Ok(csn),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(crate) fn done_if_found(self) -> Result<Option<Csn>, Error> {
+        match self {
+            Reply::NotFound => Ok(None),
+            other => other.done().map(Some),
+        }
+    }
+
+    pub(crate) fn conditional(self) -> Result<Put, Error> {
+        match self {
             Reply::Done(csn) => Ok(Put::Stored(csn)),
             Reply::Mismatch(version) => Ok(Put::Mismatch(version)),
             Reply::NotFound => Ok(Put::Mismatch(None)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(crate) fn number(self) -> Result<(i64, Csn), Error> {
+        match self {
+            Reply::Number(number, csn) => Ok((number, csn)),
             other => Err(unexpected(&other)),
         }
     }

@@ -83,6 +83,11 @@ impl<T: Transport + Clone> ClusterClient<T> {
         self.clients.iter().flatten()
     }
 
+    /// Sends what was submitted.
+    pub(crate) fn ring(&mut self) {
+        self.clients.iter_mut().flatten().for_each(Client::go_on);
+    }
+
     /// The counters of all connections so far.
     pub fn counters(&self) -> ClientCounters {
         self.open().map(Client::counters).fold(ClientCounters::default(), add)

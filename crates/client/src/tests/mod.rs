@@ -17,6 +17,7 @@ mod resend;
 mod scan_model;
 mod scans;
 mod scans_of_leaders;
+mod shared;
 mod snapshots;
 mod stalls;
 mod trees_lent;
