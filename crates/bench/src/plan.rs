@@ -66,8 +66,10 @@ pub struct Plan {
     pub key: KeyFormat,
     /// Size of the values in bytes. A YCSB record has 1,000 (ten fields of 100).
     pub value_bytes: usize,
-    /// Clients, each with its own thread and connection.
+    /// Clients, each with its own thread and, unless they share some, its own connection.
     pub clients: usize,
+    /// Connections that all clients of a Longarm share (`SharedClient`); `None`: each has its own.
+    pub connections: Option<usize>,
     /// Operations that one client has in flight: 1, or a pipeline.
     pub depth: usize,
     /// Items that scans ask for: as many, or (YCSB E) one to so many.
@@ -105,6 +107,7 @@ impl Default for Plan {
             key: KeyFormat::Hex16,
             value_bytes: 32,
             clients: 1,
+            connections: None,
             depth: 1,
             scan_limit: 100,
             keys_only: false,
@@ -162,6 +165,25 @@ impl Plan {
         Ok(())
     }
 
+    /// Refuses what shared connections do not do.
+    fn check_connections(&self) -> Result<(), String> {
+        let Some(connections) = self.connections else { return Ok(()) };
+        if !(1..=CLIENTS_MAX).contains(&connections) {
+            return Err(format!("connections is {connections}, but must be between 1 and {CLIENTS_MAX}"));
+        }
+        if self.lengths().is_some() {
+            return Err(
+                "connections: a scan has its connection alone, so clients that scan share none".into()
+            );
+        }
+        if self.depth > 1 {
+            let text =
+                "connections: a client of a shared connection has one operation under way, so depth is 1";
+            return Err(text.into());
+        }
+        Ok(())
+    }
+
     /// Refuses what cannot be run, naming the field.
     pub fn check(&self) -> Result<(), String> {
         let range = |name: &str, value: f64, low: f64, high: f64| {
@@ -173,6 +195,7 @@ impl Plan {
         };
         self.distribution().check()?;
         self.check_scans()?;
+        self.check_connections()?;
         range("records", self.records as f64, 1.0, 1e12)?;
         range("value size", self.value_bytes as f64, 0.0, VALUE_MAX as f64)?;
         range("clients", self.clients as f64, 1.0, CLIENTS_MAX as f64)?;

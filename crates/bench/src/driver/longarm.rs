@@ -1,10 +1,14 @@
 //! Longarm: GETs that read the server's memory, PUTs that are requests to it, over any of its transports. One
 //! server, or the leaders of all groups of a cluster.
 
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use longarm_client::side::Side;
-use longarm_client::{Address, Any, ClusterClient, Error, Options, Reply, RequestId, Scan, Topology, Write};
+use longarm_client::{
+    Address, Any, ClusterClient, Error, Options, Reply, RequestId, Scan, SharedClient, Topology, Write,
+};
 use serde_json::Value;
 
 use super::{OpRef, ScanRef, Seen, ServerInfo, Target, TargetError, TargetFactory, Verb};
@@ -17,22 +21,69 @@ const WRITES_MAX: usize = 128;
 /// One client: a connection a group.
 pub struct Longarm {
     client: ClusterClient,
-    /// Writes without an answer, oldest first, with their number in the batch.
-    open: std::collections::VecDeque<(RequestId, usize)>,
+    open: Open,
+}
+
+/// Writes without an answer, oldest first, with their number in the batch.
+type Open = VecDeque<(RequestId, usize)>;
+
+/// Connects to all groups.
+fn reach(client: &mut ClusterClient) -> Result<(), TargetError> {
+    for number in 0..client.topology().groups().len() {
+        let at = client.topology().groups()[number].addresses[0].clone();
+        let failed = |e: Error| {
+            TargetError::lost(format!("cannot connect to {at}: {e} (is the server running there?)"))
+        };
+        client.group(number).map_err(failed)?;
+    }
+    Ok(())
 }
 
 impl Longarm {
     /// Connects to all groups within the timeout of `options`, which also bounds every operation.
     pub fn connect(topology: &Topology, transport: &Any, options: &Options) -> Result<Longarm, TargetError> {
         let mut client = ClusterClient::over(transport.clone(), topology.clone(), options.clone());
-        for (number, group) in topology.groups().iter().enumerate() {
-            let failed = |e: Error| {
-                let at = &group.addresses[0];
-                TargetError::lost(format!("cannot connect to {at}: {e} (is the server running there?)"))
-            };
-            client.group(number).map_err(failed)?;
+        reach(&mut client)?;
+        Ok(Longarm { client, open: Open::new() })
+    }
+}
+
+/// A client of which several operations are under way at once.
+struct Pipeline<'c> {
+    client: &'c mut ClusterClient,
+    open: &'c mut Open,
+}
+
+impl Pipeline<'_> {
+    fn batch(&mut self, ops: &[OpRef<'_>], seen: &mut dyn FnMut(usize, Seen<'_>)) -> Result<(), TargetError> {
+        let mut at = 0;
+        while at < ops.len() {
+            let run = ops[at..].iter().take_while(|op| op.verb == Verb::Get).count();
+            if run == 0 {
+                self.submit(at, &ops[at], seen)?;
+                at += 1;
+                continue;
+            }
+            // The writes before are under way meanwhile.
+            let shown = self.client.multi_get(&ops[at..at + run], |i, found| match found {
+                Some((value, _)) => seen(at + i, Seen::Hit(value)),
+                None => seen(at + i, Seen::Miss),
+            });
+            shown.map_err(failure)?;
+            at += run;
         }
-        Ok(Longarm { client, open: Default::default() })
+        self.settle(0, seen)
+    }
+
+    fn remove(&mut self, keys: &[&[u8]]) -> Result<(), TargetError> {
+        for some in keys.chunks(WRITES_MAX) {
+            let tickets: Result<Vec<_>, _> =
+                some.iter().map(|key| self.client.submit(&Write::delete(key))).collect();
+            for ticket in tickets.map_err(failure)? {
+                self.client.wait(ticket).map_err(failure)?;
+            }
+        }
+        Ok(())
     }
 
     /// Takes answers until at most `left` writes are open.
@@ -106,14 +157,7 @@ impl Target for Longarm {
     }
 
     fn remove(&mut self, keys: &[&[u8]]) -> Result<(), TargetError> {
-        for some in keys.chunks(WRITES_MAX) {
-            let tickets: Result<Vec<_>, _> =
-                some.iter().map(|key| self.client.submit(&Write::delete(key))).collect();
-            for ticket in tickets.map_err(failure)? {
-                self.client.wait(ticket).map_err(failure)?;
-            }
-        }
-        Ok(())
+        Pipeline { client: &mut self.client, open: &mut self.open }.remove(keys)
     }
 
     fn scan(&mut self, wanted: &ScanRef<'_>, seen: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), TargetError> {
@@ -134,23 +178,50 @@ impl Target for Longarm {
     }
 
     fn batch(&mut self, ops: &[OpRef<'_>], seen: &mut dyn FnMut(usize, Seen<'_>)) -> Result<(), TargetError> {
-        let mut at = 0;
-        while at < ops.len() {
-            let run = ops[at..].iter().take_while(|op| op.verb == Verb::Get).count();
-            if run == 0 {
-                self.submit(at, &ops[at], seen)?;
-                at += 1;
-                continue;
-            }
-            // The writes before are under way meanwhile.
-            let shown = self.client.multi_get(&ops[at..at + run], |i, found| match found {
-                Some((value, _)) => seen(at + i, Seen::Hit(value)),
-                None => seen(at + i, Seen::Miss),
-            });
-            shown.map_err(failure)?;
-            at += run;
-        }
-        self.settle(0, seen)
+        Pipeline { client: &mut self.client, open: &mut self.open }.batch(ops, seen)
+    }
+}
+
+/// One of the clients that share connections.
+struct SharedLongarm {
+    client: Arc<SharedClient>,
+    open: Open,
+    /// It reports for all.
+    first: bool,
+}
+
+impl SharedLongarm {
+    fn pipelined(
+        &mut self,
+        act: impl FnOnce(&mut Pipeline<'_>) -> Result<(), TargetError>,
+    ) -> Result<(), TargetError> {
+        let open = &mut self.open;
+        self.client.with(|client| act(&mut Pipeline { client, open })).map_err(failure)?
+    }
+}
+
+impl Target for SharedLongarm {
+    #[inline]
+    fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, TargetError> {
+        self.client.get_into(key, value).map_err(failure)
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), TargetError> {
+        self.client.put(key, value).map(drop).map_err(failure)
+    }
+
+    fn remove(&mut self, keys: &[&[u8]]) -> Result<(), TargetError> {
+        self.pipelined(|pipeline| pipeline.remove(keys))
+    }
+
+    fn remembered(&self) -> u64 {
+        // Counters that cannot be had now are not worth a failed run.
+        if self.first { self.client.counters().map_or(0, |counters| counters.cache_hits) } else { 0 }
+    }
+
+    /// Only to load records: a plan of shared connections has no pipelines.
+    fn batch(&mut self, ops: &[OpRef<'_>], seen: &mut dyn FnMut(usize, Seen<'_>)) -> Result<(), TargetError> {
+        self.pipelined(|pipeline| pipeline.batch(ops, seen))
     }
 }
 
@@ -160,6 +231,11 @@ pub struct LongarmFactory {
     topology: Topology,
     transport: Any,
     options: Options,
+    /// The connections that clients share, if they do.
+    connections: Option<usize>,
+    /// The client whose connections those are, while it has users: each run begins with connections of its
+    /// own.
+    shared: Mutex<Weak<SharedClient>>,
 }
 
 impl LongarmFactory {
@@ -171,7 +247,28 @@ impl LongarmFactory {
 
     /// The same to the leaders of a cluster's groups.
     pub fn of_cluster(label: String, topology: Topology, transport: Any, options: Options) -> LongarmFactory {
-        LongarmFactory { label, topology, transport, options }
+        LongarmFactory { label, topology, transport, options, connections: None, shared: Mutex::default() }
+    }
+
+    /// All clients share so many connections, if this says so.
+    pub fn sharing(self, connections: Option<usize>) -> LongarmFactory {
+        LongarmFactory { connections, ..self }
+    }
+
+    /// The client with shared connections, and this thread's connection made.
+    fn share(&self, client: usize, connections: usize) -> Result<SharedLongarm, TargetError> {
+        let shared = {
+            let mut shared = self.shared.lock().expect("no holder of this lock panics");
+            let known = shared.upgrade().unwrap_or_else(|| {
+                let options = Options { name: "bench".into(), ..self.options.clone() };
+                let (transport, topology) = (self.transport.clone(), self.topology.clone());
+                Arc::new(SharedClient::over(transport, topology, options, connections))
+            });
+            *shared = Arc::downgrade(&known);
+            known
+        };
+        shared.with(reach).map_err(failure)??;
+        Ok(SharedLongarm { client: shared, open: Open::new(), first: client == 0 })
     }
 
     /// Connections with the usual settings.
@@ -192,7 +289,10 @@ impl TargetFactory for LongarmFactory {
     }
 
     fn connect(&self, client: usize) -> Result<Box<dyn Target>, TargetError> {
-        Ok(Box::new(self.open(&format!("bench-{client}"))?))
+        match self.connections {
+            Some(connections) => Ok(Box::new(self.share(client, connections)?)),
+            None => Ok(Box::new(self.open(&format!("bench-{client}"))?)),
+        }
     }
 
     /// A group without an ordered index says so when it is asked.

@@ -145,6 +145,7 @@ fn describe(plan: &Plan) -> Vec<String> {
     };
     let value = swept(|sweep| matches!(sweep, Sweep::ValueBytes(_)), format!("{} B", plan.value_bytes));
     let clients = swept(|sweep| matches!(sweep, Sweep::Clients(_)), plan.clients.to_string());
+    let sharing = plan.connections.map_or(String::new(), |n| format!(" over {n} shared connection(s)"));
     let depth = swept(|sweep| matches!(sweep, Sweep::Depth(_)), plan.depth.to_string());
     let pace = match plan.pace {
         Pace::Poisson(_) if matches!(plan.sweep, Some(Sweep::Rate(_))) => {
@@ -165,8 +166,8 @@ fn describe(plan: &Plan) -> Vec<String> {
             plan.key.name(),
         ),
         format!(
-            "load: {clients} client(s), depth {depth}, {pace}; {} run(s) of {} s after {} s warm-up; \
-             seed {}; all lengths and 1 value in {} checked",
+            "load: {clients} client(s){sharing}, depth {depth}, {pace}; {} run(s) of {} s after {} s \
+             warm-up; seed {}; all lengths and 1 value in {} checked",
             plan.runs, plan.seconds, plan.warmup_seconds, plan.seed, plan.verify_every
         ),
     ]

@@ -12,11 +12,12 @@ mod raw;
 #[cfg(test)]
 mod tests;
 
-use longarm_bench::driver::{LongarmFactory, TargetError};
+use longarm_bench::driver::TargetError;
 use longarm_bench::peer::PeerOptions;
 use longarm_bench::raw::nic::Nic;
 use longarm_bench::report::{hgrm, plot};
 use longarm_bench::{Around, BenchError, Plan, Report, TargetFactory, TargetOptions, open, run_with};
+use longarm_client::Topology;
 
 use crate::config::{Config, Origin};
 use crate::connect;
@@ -83,7 +84,7 @@ fn show(report: &Report, args: &Args, output: &mut Output) -> Result<(), Failure
 /// Makes the targets. Longarm is the first, for the ratios are to the first.
 fn targets(args: &Args, plan: &Plan, config: &Config) -> Result<Vec<Box<dyn TargetFactory>>, Failure> {
     let mut targets: Vec<Box<dyn TargetFactory>> = Vec::new();
-    let own::ClientSetup { transport, options } = own::ClientSetup::of(config, args)?;
+    let client = own::ClientSetup::of(config, args)?;
     if config.cluster.is_some() {
         let mut cluster = connect::connect(config, "bench")?;
         // Connecting here, and not in the middle of the run, finds a group without a leader, and the leaders'
@@ -95,8 +96,7 @@ fn targets(args: &Args, plan: &Plan, config: &Config) -> Result<Vec<Box<dyn Targ
         }
         leaders.dedup();
         let topology = cluster.topology().clone();
-        let factory = LongarmFactory::of_cluster(leaders.join(" "), topology, transport, options);
-        targets.push(Box::new(factory));
+        targets.push(Box::new(client.factory(leaders.join(" "), topology)));
     } else if config.origin("address") == Origin::Default {
         for &transport in &args.transports {
             targets.push(Box::new(own::OwnServer::start(transport, plan, args, config)?));
@@ -104,8 +104,7 @@ fn targets(args: &Args, plan: &Plan, config: &Config) -> Result<Vec<Box<dyn Targ
     } else {
         for address in &config.address {
             let label = address.to_string();
-            let factory = LongarmFactory::new(label, address.clone(), transport.clone(), options.clone());
-            targets.push(Box::new(factory));
+            targets.push(Box::new(client.factory(label, Topology::of_one(vec![address.clone()]))));
         }
     }
     let value_max = plan::value_max(plan);

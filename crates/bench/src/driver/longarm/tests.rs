@@ -47,6 +47,38 @@ fn every_mix_runs_in_every_loop_over_every_transport() {
 }
 
 #[test]
+fn clients_share_connections_where_the_plan_says_so() {
+    let server = server("shared", 64 << 20);
+    let sharing = |address: &Address| {
+        LongarmFactory::plain(address.to_string(), address.clone(), Duration::from_secs(20)).sharing(Some(2))
+    };
+    let targets: Vec<_> = server.addresses().iter().map(sharing).collect();
+    let connected: Vec<_> = (0..6).map(|client| targets[0].connect(client).expect("connects")).collect();
+    assert_eq!(server.stats().clients.len(), 1, "clients of one thread have one connection");
+    drop(connected);
+    let targets: Vec<Box<dyn TargetFactory>> =
+        targets.into_iter().map(|target| Box::new(target) as Box<dyn TargetFactory>).collect();
+    for mix in [Mix::A, Mix::C, Mix::F, Mix::Reads(0)] {
+        let plan = Plan { mix, clients: 6, connections: Some(2), ..quick() };
+        let report = run(&plan, &targets).expect("a benchmark");
+        assert!(report.is_clean(), "{mix:?}");
+        for result in &report.points[0].results {
+            assert!(result.summary.throughput.min > 0.0, "{mix:?} {}", result.target);
+        }
+        let table = report.table(crate::Style::Plain);
+        assert!(table.contains("6 client(s) over 2 shared connection(s), depth 1"), "{table}");
+    }
+    for (wrong, named) in [
+        (Plan { connections: Some(0), ..quick() }, "connections is 0"),
+        (Plan { connections: Some(2), depth: 4, ..quick() }, "depth"),
+        (Plan { connections: Some(2), mix: Mix::E, ..quick() }, "scan"),
+    ] {
+        let refused = wrong.check().expect_err(named);
+        assert!(refused.contains(named), "{refused}");
+    }
+}
+
+#[test]
 fn values_of_every_size_are_read_back() {
     let server = server("sizes", 256 << 20);
     let sizes = vec![0, 1, 31, 32, 33, 1024, 4096, 100_000, 3 << 20];

@@ -6,7 +6,7 @@ use longarm_bench::Style;
 use longarm_client::side::Side;
 
 use crate::config::flags::ServerSettings;
-use crate::flags::{duration, size};
+use crate::flags::{duration, size, up_to_256};
 
 const MORE: &str = "\
 Workloads: a to f are YCSB's; get, put, or reads:writes such as 95:5 choose keys uniformly; scan shows items \
@@ -86,9 +86,14 @@ pub struct Args {
     #[arg(long, value_name = "DISTRIBUTION")]
     pub distribution: Option<String>,
 
-    /// Client connections, one thread each
+    /// Clients, each a thread with a connection of its own
     #[arg(long, value_name = "N", default_value = "1", value_delimiter = ',')]
     pub clients: Vec<usize>,
+
+    /// Connections that all clients share, whose operations go together; by default each client has its own.
+    /// Not for scans, --depth and --compare
+    #[arg(long, value_name = "N", value_parser = up_to_256(), conflicts_with = "compare")]
+    pub connections: Option<u16>,
 
     /// Operations under way at once on each connection
     #[arg(long, value_name = "N", default_value = "1", value_delimiter = ',')]

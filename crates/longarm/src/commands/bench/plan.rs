@@ -50,6 +50,7 @@ pub fn of(args: &Args) -> Result<Plan, Failure> {
         key: args.key_form.parse().map_err(|why| read("--key-form", why))?,
         value_bytes: bytes.first().copied().unwrap_or(0),
         clients: args.clients.first().copied().unwrap_or(1),
+        connections: args.connections.map(usize::from),
         depth: args.depth.first().copied().unwrap_or(1),
         scan_limit: args.limit.first().copied().unwrap_or(Plan::default().scan_limit),
         keys_only: args.keys_only,

@@ -54,6 +54,16 @@ fn words_become_a_plan() {
 }
 
 #[test]
+fn shared_connections_are_of_a_longarm_alone() {
+    assert_eq!(plan(&["--clients", "1,8", "--connections", "2"]).expect("a plan").connections, Some(2));
+    assert_eq!(plan(&["--clients", "8"]).expect("a plan").connections, None);
+    let command = Args::augment_args(clap::Command::new("bench"));
+    let words = ["bench", "--connections", "2", "--compare", "redis"];
+    let refused = command.try_get_matches_from(words).expect_err("Redis has no such client").to_string();
+    assert!(refused.contains("--connections") && refused.contains("--compare"), "{refused}");
+}
+
+#[test]
 fn several_values_are_a_sweep_of_one_setting() {
     let swept = |words: &[&str]| plan(words).expect("a plan").sweep;
     assert_eq!(swept(&["--clients", "1,2"]), Some(Sweep::Clients(vec![1, 2])));
@@ -77,6 +87,8 @@ fn nonsense_is_a_mistake_of_usage_that_names_the_flag() {
         (&["e", "--into-nonempty"], "scans"),
         (&["--key-form", "md5"], "--key-form"),
         (&["--keys", "1,2"], "--keys"),
+        (&["scan", "--connections", "2"], "connections"),
+        (&["--depth", "1,2", "--connections", "2"], "connections"),
         (&["--keys", "0"], "records"),
         (&["--seconds", "nan"], "seconds"),
     ] {

@@ -93,8 +93,7 @@ struct Servers {
 
 impl Servers {
     fn factory(self, label: String, client: &ClientSetup) -> LongarmFactory {
-        let ClientSetup { transport, options } = client.clone();
-        LongarmFactory::of_cluster(label, Topology::of_one(self.addresses), transport, options)
+        client.factory(label, Topology::of_one(self.addresses))
     }
 }
 
@@ -105,6 +104,8 @@ pub struct ClientSetup {
     pub transport: Any,
     /// Their options.
     pub options: Options,
+    /// The connections that all of them share, if they do.
+    pub connections: Option<usize>,
 }
 
 impl ClientSetup {
@@ -117,7 +118,14 @@ impl ClientSetup {
         if let Some(side) = args.side {
             (options.scan_side, options.get_side) = (side.fixed(), side.fixed());
         }
-        Ok(ClientSetup { transport: connect::transport(config)?, options })
+        let connections = args.connections.map(usize::from);
+        Ok(ClientSetup { transport: connect::transport(config)?, options, connections })
+    }
+
+    /// Connections to these servers.
+    pub fn factory(&self, label: String, topology: Topology) -> LongarmFactory {
+        let ClientSetup { transport, options, connections } = self.clone();
+        LongarmFactory::of_cluster(label, topology, transport, options).sharing(connections)
     }
 }
 
