@@ -23,10 +23,11 @@
 //! | [`ClusterClient`] | one | one a group | the same for a cluster ([`Topology`] knows which group has a key) |
 //! | [`SharedClient`] | any number | few, by default one a core | a service whose threads come and go, or are many |
 //!
-//! Each thread with a client of its own is best while threads are as many as cores, and over shared memory
-//! always for GETs, which wait for nothing there. Many threads over a network are better off with a shared
-//! client: those that ask at the same time share a send, a round trip and a round of replication, and the
-//! server has fewer connections.
+//! A client of its own for each thread is best while threads are about as many as cores, and for GETs over
+//! shared memory, which wait for nothing: with more threads than cores the slowest of them take longer over a
+//! shared client. Many threads that write, or use a network, are better off with a shared client: those that
+//! ask at the same time share a send, a round trip and a round of replication, and the server has fewer
+//! connections.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), longarm_client::Error> {
