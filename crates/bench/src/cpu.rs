@@ -19,6 +19,22 @@ pub fn seconds_of(pids: &[u32]) -> Option<f64> {
     Some(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
+/// CPU seconds of the threads that the processes have now, to the nanosecond; `None` as of
+/// [`seconds_of`].
+pub fn scheduled_of(pids: &[u32]) -> Option<f64> {
+    let of_thread = |path: std::path::PathBuf| {
+        // Of a thread that has just ended nothing is known, and nothing is missed.
+        let text = fs::read_to_string(path.join("schedstat")).unwrap_or_default();
+        text.split_whitespace().next().and_then(|nanos| nanos.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let of_process = |pid: &u32| {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+        Some(threads.flatten().map(|thread| of_thread(thread.path())).sum::<u64>())
+    };
+    let nanos: Option<u64> = pids.iter().map(of_process).sum();
+    nanos.filter(|_| !pids.is_empty()).map(|nanos| nanos as f64 * 1e-9)
+}
+
 /// Resident memory of the processes in bytes.
 pub fn resident_of(pids: &[u32]) -> Option<u64> {
     let page = rustix::param::page_size() as u64;

@@ -30,7 +30,7 @@ pub use open::{TargetOptions, open};
 pub use plan::{Pace, Plan, Setting, Sweep};
 pub use record::{Counts, Record};
 pub use report::{Report, Style};
-pub use run::{Around, BenchError, LoadResult, run, run_with};
+pub use run::{Around, BenchError, IdleResult, LoadResult, run, run_with};
 pub use spread::Spread;
 
 #[cfg(test)]

@@ -70,6 +70,8 @@ pub struct Plan {
     pub clients: usize,
     /// Connections that all clients of a Longarm share (`SharedClient`); `None`: each has its own.
     pub connections: Option<usize>,
+    /// Clients that are connected beside these and ask for nothing.
+    pub idle_clients: usize,
     /// Operations that one client has in flight: 1, or a pipeline.
     pub depth: usize,
     /// Items that scans ask for: as many, or (YCSB E) one to so many.
@@ -108,6 +110,7 @@ impl Default for Plan {
             value_bytes: 32,
             clients: 1,
             connections: None,
+            idle_clients: 0,
             depth: 1,
             scan_limit: 100,
             keys_only: false,
@@ -127,6 +130,9 @@ impl Default for Plan {
 
 /// Bounds of a plan, so that a slip of the finger does not take the machine down.
 const CLIENTS_MAX: usize = 16_384;
+/// Connections beside those of the clients.
+const SPARE: usize = 64;
+const IDLE_MAX: usize = 65_536;
 const DEPTH_MAX: usize = 4096;
 const VALUE_MAX: usize = 64 << 20;
 const SCAN_MAX: u32 = 1 << 20;
@@ -199,6 +205,7 @@ impl Plan {
         range("records", self.records as f64, 1.0, 1e12)?;
         range("value size", self.value_bytes as f64, 0.0, VALUE_MAX as f64)?;
         range("clients", self.clients as f64, 1.0, CLIENTS_MAX as f64)?;
+        range("idle clients", self.idle_clients as f64, 0.0, IDLE_MAX as f64)?;
         range("depth", self.depth as f64, 1.0, DEPTH_MAX as f64)?;
         range("warm-up seconds", self.warmup_seconds, 0.0, SECONDS_MAX)?;
         range("seconds", self.seconds, 1e-3, SECONDS_MAX)?;
@@ -215,6 +222,16 @@ impl Plan {
             range("rate x seconds", rate * (self.seconds + self.warmup_seconds), 0.0, SCHEDULED_MAX)?;
         }
         Ok(())
+    }
+
+    /// The most connections that the clients of one point have to a server at once, a few for asking the
+    /// server about itself included.
+    pub fn connections_max(&self) -> usize {
+        let swept = match &self.sweep {
+            Some(Sweep::Clients(all)) => all.iter().copied().max(),
+            _ => None,
+        };
+        swept.unwrap_or(self.clients) + self.idle_clients + SPARE
     }
 
     /// The plans of the points, in order: this one, or one a value of the sweep.

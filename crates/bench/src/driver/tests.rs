@@ -218,7 +218,7 @@ fn a_silent_or_missing_server_is_noticed() {
 
 /// For small servers that take large values.
 pub fn options() -> TargetOptions {
-    let peer = PeerOptions { memory: 256 << 20, threads: 1, value_max: 4 << 20 };
+    let peer = PeerOptions { memory: 256 << 20, value_max: 4 << 20, ..PeerOptions::default() };
     TargetOptions { peer, ..TargetOptions::default() }
 }
 

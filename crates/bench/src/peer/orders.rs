@@ -12,15 +12,17 @@ pub(super) const GROUP: usize = 3;
 pub struct PeerOptions {
     /// Memory limit for its data, in bytes.
     pub memory: u64,
-    /// Threads that serve requests (Redis: `io-threads`; memcached: `-t`).
-    pub threads: u32,
+    /// Threads that serve requests (Redis: `io-threads`; memcached: `-t`), where not as many as by default.
+    pub threads: Option<u32>,
+    /// Clients that it must take at once.
+    pub clients: usize,
     /// Largest value that it must take, in bytes.
     pub value_max: usize,
 }
 
 impl Default for PeerOptions {
     fn default() -> PeerOptions {
-        PeerOptions { memory: 4 << 30, threads: 1, value_max: 1 << 20 }
+        PeerOptions { memory: 4 << 30, threads: None, clients: 4096, value_max: 1 << 20 }
     }
 }
 

@@ -37,9 +37,12 @@ fn settings() -> Vec<(String, String)> {
 }
 
 fn arguments(options: &PeerOptions, port: u16) -> Vec<String> {
-    let (port, threads) = (port.to_string(), options.threads.max(1).to_string());
+    let (port, threads) = (port.to_string(), options.threads.unwrap_or(1).max(1).to_string());
     let memory = options.memory.to_string();
+    // Its own default is the least.
+    let clients = options.clients.max(10_000).to_string();
     let arguments = [
+        ["--maxclients", &clients],
         ["--port", &port],
         ["--bind", "127.0.0.1"],
         ["--save", ""],

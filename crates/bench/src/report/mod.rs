@@ -20,7 +20,7 @@ use crate::plan::{Plan, Setting};
 use crate::raw::RawReport;
 use crate::raw::nic::NicReport;
 use crate::record::{Counts, Record};
-use crate::run::LoadResult;
+use crate::run::{IdleResult, LoadResult};
 use crate::spread::Spread;
 use crate::workload::OpKind;
 
@@ -63,6 +63,9 @@ pub struct TargetResult {
     pub resident: Option<u64>,
     /// How loading went.
     pub load: Option<LoadResult>,
+    /// What idle clients cost, if there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<IdleResult>,
     /// Medians over the runs.
     pub summary: Summary,
     /// The runs.

@@ -4,6 +4,7 @@
 use super::TargetResult;
 use super::figures::rate;
 use crate::plan::{Plan, Sweep};
+use crate::run::IdleResult;
 use crate::spread::Spread;
 use crate::workload::Lengths;
 
@@ -44,6 +45,19 @@ fn uniformity(result: &TargetResult) -> Option<String> {
     let ratio = Spread::of(of_runs.filter(|runs| !runs.is_empty())?).median;
     // One client is like itself.
     (ratio > 1.0).then(|| format!("the fastest client completed {ratio:.2} times what the slowest did"))
+}
+
+/// What idle clients cost.
+pub fn idle(idle: &IdleResult) -> String {
+    let IdleResult { clients, seconds, resident_bytes, server_cpu } = idle;
+    let each = *clients as f64;
+    let resident = resident_bytes.map_or(String::new(), |bytes| {
+        format!("; {:.1} KiB resident in the server for each", bytes as f64 / 1024.0 / each)
+    });
+    let cpu = server_cpu.map_or(String::new(), |cpu| {
+        format!("; the server takes {:.2} % of a core while nobody asks", cpu * 100.0)
+    });
+    format!("{clients} idle clients connected in {seconds:.2} s ({}/s){resident}{cpu}", rate(each / seconds))
 }
 
 /// The scans of a plan, for its first line.

@@ -94,6 +94,8 @@ impl Report {
             let settings =
                 if settings.is_empty() { String::new() } else { format!(" ({})", settings.join(", ")) };
             lines.push(format!("{}: {version}{settings}{memory}", result.target));
+            lines
+                .extend(result.idle.as_ref().map(|idle| format!("{}: {}", result.target, parts::idle(idle))));
         }
         lines
     }
@@ -146,6 +148,10 @@ fn describe(plan: &Plan) -> Vec<String> {
     let value = swept(|sweep| matches!(sweep, Sweep::ValueBytes(_)), format!("{} B", plan.value_bytes));
     let clients = swept(|sweep| matches!(sweep, Sweep::Clients(_)), plan.clients.to_string());
     let sharing = plan.connections.map_or(String::new(), |n| format!(" over {n} shared connection(s)"));
+    let sharing = match plan.idle_clients {
+        0 => sharing,
+        idle => format!("{sharing} beside {idle} idle one(s)"),
+    };
     let depth = swept(|sweep| matches!(sweep, Sweep::Depth(_)), plan.depth.to_string());
     let pace = match plan.pace {
         Pace::Poisson(_) if matches!(plan.sweep, Some(Sweep::Rate(_))) => {

@@ -4,6 +4,7 @@
 //! does so for all of them.
 
 mod client;
+mod idle;
 mod load;
 mod once;
 mod sample;
@@ -14,7 +15,10 @@ mod window;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+pub use idle::IdleResult;
 pub use load::LoadResult;
+
+use idle::Idle;
 
 use crate::cpu;
 use crate::driver::{ServerInfo, TargetError, TargetFactory};
@@ -60,6 +64,7 @@ struct Entry<'a> {
     was_empty: bool,
     inserts: Arc<Inserts>,
     load: Option<LoadResult>,
+    idle: Option<Idle>,
     server: ServerInfo,
 }
 
@@ -132,7 +137,7 @@ fn enter<'a>(plan: &Plan, factory: &'a dyn TargetFactory) -> Result<Entry<'a>, B
         )));
     }
     let inserts = Arc::new(Inserts::new(plan.records));
-    Ok(Entry { factory, label, was_empty, inserts, load: None, server })
+    Ok(Entry { factory, label, was_empty, inserts, load: None, idle: None, server })
 }
 
 fn measure_all(
@@ -153,6 +158,11 @@ fn measure_all(
                 fill(plan, &values, entry)?;
             }
             loaded_bytes = Some(plan.value_bytes);
+        }
+        for entry in entries.iter_mut().filter(|entry| plan.idle_clients > 0 && entry.idle.is_none()) {
+            (around.progress)(&format!("{}: connecting {} idle clients", entry.label, plan.idle_clients));
+            let idle = Idle::connect(plan, entry.factory, &entry.server.pids);
+            entry.idle = Some(idle.map_err(entry.failed("connecting idle clients"))?);
         }
         results.push(measure_point(setting.clone(), plan, &values, entries, around)?);
     }
@@ -228,6 +238,7 @@ fn measure_point(
         server: entry.server.clone(),
         resident: cpu::resident_of(&entry.server.pids),
         load: entry.load.clone(),
+        idle: entry.idle.as_ref().map(|idle| idle.result.clone()),
         summary: Summary::of(&runs, &record),
         runs,
         record,

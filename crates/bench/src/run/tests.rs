@@ -373,3 +373,16 @@ fn how_alike_clients_fared_is_told_of_several() {
         assert_eq!(text.contains("times what the slowest did"), told, "{text}");
     }
 }
+
+/// Idle clients are connected before the runs, kept through all of them, and counted in the report.
+#[test]
+fn idle_clients_stay_connected_and_are_told_of() {
+    let plan = Plan { idle_clients: 7, clients: 2, ..quick() };
+    let report = one(&plan, Fault::None).expect("a report");
+    let idle = report.points[0].results[0].idle.as_ref().expect("idle clients");
+    assert_eq!(idle.clients, 7);
+    let text = report.table(Style::Plain);
+    assert!(text.contains("beside 7 idle one(s)") && text.contains("7 idle clients connected in"), "{text}");
+    let without = one(&quick(), Fault::None).expect("a report");
+    assert!(without.points[0].results[0].idle.is_none());
+}

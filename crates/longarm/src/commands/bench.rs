@@ -108,8 +108,12 @@ fn targets(args: &Args, plan: &Plan, config: &Config) -> Result<Vec<Box<dyn Targ
         }
     }
     let value_max = plan::value_max(plan);
-    let peer =
-        PeerOptions { memory: own::memory_for(plan, Transport::Tcp, 1).max(4 << 30), threads: 1, value_max };
+    let peer = PeerOptions {
+        memory: own::memory_for(plan, Transport::Tcp, 1).max(4 << 30),
+        threads: None,
+        clients: plan.connections_max(),
+        value_max,
+    };
     let ordered = plan.lengths().is_some();
     let options = TargetOptions { peer, ordered, ..TargetOptions::default() };
     for text in &args.compare {

@@ -92,8 +92,17 @@ pub struct Args {
 
     /// Connections that all clients share, whose operations go together; by default each client has its own.
     /// Not for scans, --depth and --compare
-    #[arg(long, value_name = "N", value_parser = up_to_256(), conflicts_with = "compare")]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = up_to_256(),
+        conflicts_with_all = ["compare", "idle_clients"]
+    )]
     pub connections: Option<u16>,
+
+    /// Clients that are connected meanwhile and ask for nothing; the report says what they cost
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub idle_clients: usize,
 
     /// Operations under way at once on each connection
     #[arg(long, value_name = "N", default_value = "1", value_delimiter = ',')]

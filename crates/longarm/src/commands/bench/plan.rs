@@ -51,6 +51,7 @@ pub fn of(args: &Args) -> Result<Plan, Failure> {
         value_bytes: bytes.first().copied().unwrap_or(0),
         clients: args.clients.first().copied().unwrap_or(1),
         connections: args.connections.map(usize::from),
+        idle_clients: args.idle_clients,
         depth: args.depth.first().copied().unwrap_or(1),
         scan_limit: args.limit.first().copied().unwrap_or(Plan::default().scan_limit),
         keys_only: args.keys_only,

@@ -235,6 +235,9 @@ fn arguments(config: &Config, plan: &Plan, transport: Transport, replicas: u8) -
     if config.origin("memory") == Origin::Default {
         words.extend(["--memory".into(), memory_for(plan, transport, replicas).to_string()]);
     }
+    if config.origin("max_clients") == Origin::Default {
+        words.extend(["--max-clients".into(), plan.connections_max().to_string()]);
+    }
     if plan.lengths().is_some() && config.origin("ordered") == Origin::Default {
         words.extend(["--ordered".into(), "true".into()]);
     }
