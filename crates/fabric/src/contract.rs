@@ -304,8 +304,8 @@ pub trait QueuePair: Send {
     /// On a broken queue pair it yields the flushed requests and then nothing.
     fn poll(&mut self, done: &mut Completions) -> usize;
 
-    /// Begins to fetch what [`read_now`](Self::read_now) will want; `false`, and nothing done, where
-    /// `read_now` does not serve.
+    /// Begins to fetch what [`read_now`](Self::read_now) will want; `false`, and nothing done, where the
+    /// transport has no `read_now`. It says nothing about the READ, which is judged when it is made.
     #[inline(always)]
     fn prefetch(&self, _from: Place) -> bool {
         false

@@ -336,7 +336,8 @@ impl QueuePair for ShmQp {
 
     #[inline(always)]
     fn prefetch(&self, from: Place) -> bool {
-        self.prefetch_here(from)
+        self.prefetch_here(from);
+        true
     }
 
     #[inline(always)]

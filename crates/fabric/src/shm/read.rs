@@ -23,15 +23,11 @@ impl ShmQp {
         Ok(())
     }
 
-    /// Asks the CPU for the lines; `false` if `post` is to judge the READ.
+    /// Asks the CPU for the lines. The READ is judged when it is made: a prefetch reads nothing.
     #[inline(always)]
-    pub(super) fn prefetch_here(&self, from: Place) -> bool {
-        match self.remotes.readable(from) {
-            Some((_, remote)) if self.broken_or_ok().is_ok() => {
-                remote.prefetch(from);
-                true
-            }
-            _ => false,
+    pub(super) fn prefetch_here(&self, from: Place) {
+        if let Some((_, remote)) = self.remotes.find(from.region) {
+            remote.prefetch(from);
         }
     }
 

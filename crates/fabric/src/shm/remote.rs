@@ -74,7 +74,7 @@ impl Remote {
         if u64::from(from.len) <= LINE - (from.offset - line) {
             return self.look.prefetch(line);
         }
-        let end = (from.offset + u64::from(from.len)).min(line + PREFETCH_LINES * LINE);
+        let end = from.offset.saturating_add(u64::from(from.len)).min(line + PREFETCH_LINES * LINE);
         while line < end {
             self.look.prefetch(line);
             line += LINE;
