@@ -1,4 +1,4 @@
-//! Search for a byte among thirty-two: the fingerprints of a pair.
+//! Comparisons of few bytes: the fingerprints of a pair, and short keys.
 
 /// Bit `8 * i + j` says whether byte `j` (from the low end) of `words[i]` is `byte`.
 #[inline(always)]
@@ -35,9 +35,33 @@ fn by_words(words: &[u64; 4], byte: u8) -> u32 {
     bits
 }
 
+/// Whether two strings are equal. For short ones: it compares word by word in place, where a call of `memcmp`
+/// costs more than that.
+#[inline(always)]
+pub fn short_equal(one: &[u8], other: &[u8]) -> bool {
+    let ((words, rest), (others, other_rest)) = (one.as_chunks::<8>(), other.as_chunks::<8>());
+    one.len() == other.len()
+        && words.iter().zip(others).all(|(a, b)| u64::from_le_bytes(*a) == u64::from_le_bytes(*b))
+        && rest.iter().zip(other_rest).all(|(a, b)| a == b)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_strings_are_equal_if_every_byte_is() {
+        let text: Vec<u8> = (0..48).collect();
+        for len in 0..=text.len() {
+            assert!(short_equal(&text[..len], &text.clone()[..len]), "{len} bytes");
+            for at in 0..len {
+                let mut other = text[..len].to_vec();
+                assert!(!short_equal(&text[..len], &text[..at]), "{len} bytes and {at}");
+                other[at] ^= 0x80;
+                assert!(!short_equal(&text[..len], &other), "{len} bytes, of which number {at} differs");
+            }
+        }
+    }
 
     #[test]
     fn both_ways_find_the_same_bytes() {

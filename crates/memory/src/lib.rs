@@ -27,7 +27,7 @@ mod region;
 mod words;
 
 pub use budget::Budget;
-pub use bytes::bytes_equal;
+pub use bytes::{bytes_equal, short_equal};
 pub use checksum::{Hash, HashKey, SumKey};
 pub use journal::{Cut, Journal, JournalPart};
 #[cfg(feature = "recycle")]
