@@ -12,8 +12,8 @@ use longarm_base::{Csn, EntryRef, UnixMillis};
 use longarm_index::control::layout::{GEOMETRY, GEOMETRY_WORDS, MAGIC, beat};
 use longarm_index::control::{HEARTBEAT_PLACE, geometry};
 use longarm_index::hash::{
-    Discipline, Entries, Geometry, Moved, Options, Owner, ReadGranularity, Record, Search, SearchStep,
-    SlotKind, Table, items, verify,
+    Discipline, Entries, Geometry, InlineItem, Moved, Options, Owner, ReadGranularity, Record, Search,
+    SearchStep, SlotKind, Table, items, verify,
 };
 use longarm_memory::{Budget, Hash, HashKey, OwnedWords, SumKey, Words};
 
@@ -148,7 +148,7 @@ fn search(
     granularity: ReadGranularity,
     key: &[u8],
     mut found: impl FnMut(u64, u32, Csn, &[u8; 64]),
-) -> SearchStep {
+) -> (SearchStep, InlineItem) {
     let hash = HashKey::new(geometry.hash_key).hash(key);
     let (mut search, mut step) = Search::start(hash, geometry, granularity);
     let mut bytes = Vec::new();
@@ -156,7 +156,7 @@ fn search(
     for _ in 0..READS_MAX {
         match step {
             // The epoch, which has grown or not.
-            SearchStep::Read(place) if place == HEARTBEAT_PLACE => {
+            SearchStep::Read if search.place() == HEARTBEAT_PLACE => {
                 let mut line = [0; 64];
                 let epoch = geometry.epoch + u64::from(input.u8() & 1);
                 line[beat::MAGIC as usize..][..8].copy_from_slice(&MAGIC.to_le_bytes());
@@ -167,7 +167,8 @@ fn search(
                     if epoch == geometry.epoch { SearchStep::Absent } else { SearchStep::Stale }
                 );
             }
-            SearchStep::Read(place) => {
+            SearchStep::Read => {
+                let place = search.place();
                 let inside = place.end().is_some_and(|end| end <= memory.bytes());
                 assert!(inside && place.offset.is_multiple_of(8) && place.len.is_multiple_of(8), "{place:?}");
                 assert!(place.len > 0 && place.len <= 1024, "{place:?}");
@@ -179,7 +180,8 @@ fn search(
                 assert!(csn.is_valid());
                 step = search.not_it(csn, geometry);
             }
-            SearchStep::Found { csn, value_at, value_len, slot, .. } => {
+            SearchStep::Found => {
+                let InlineItem { csn, value_at, value_len, slot, .. } = search.item();
                 let (at, len) = (value_at as usize, value_len as usize);
                 assert!(csn.is_valid() && at + len <= bytes.len(), "{step:?} of {} bytes", bytes.len());
                 assert!(&bytes[at - key.len()..at] == key, "{step:?} is of another key");
@@ -189,17 +191,17 @@ fn search(
                 let table = search.table(geometry).id;
                 found(slot.offset, table, csn, &line);
                 let again = Search::check_slot(table, slot, key, &line, &SumKey::new(SUMS));
-                let Some(SearchStep::Found { csn: same, value_len: same_len, .. }) = again else {
+                let Some(InlineItem { csn: same, value_len: same_len, .. }) = again else {
                     panic!("a repeat GET sees nothing: {again:?}");
                 };
                 assert_eq!((same, same_len), (csn, value_len), "a repeat GET sees something else");
-                return step;
+                return (step, search.item());
             }
             SearchStep::Entry { .. }
             | SearchStep::Absent
             | SearchStep::Ask
             | SearchStep::Torn
-            | SearchStep::Stale => return step,
+            | SearchStep::Stale => return (step, search.item()),
         }
     }
     panic!("a search without an end: {:?}", search.table(geometry));
@@ -388,13 +390,14 @@ fn look_for(bed: &Bed, item: &Item, damaged: bool) {
             let value = &known(csn).1;
             assert_eq!(slot[16 + item.key.len()..][..value.len()], value[..]);
         };
-        let step = search(&mut Input(&[]), &bed.memory, &bed.geometry, granularity, &item.key, whole);
-        judge(bed, item, &step, damaged);
+        let (step, inline) =
+            search(&mut Input(&[]), &bed.memory, &bed.geometry, granularity, &item.key, whole);
+        judge(bed, item, step, inline, damaged);
     }
 }
 
-fn judge(bed: &Bed, item: &Item, step: &SearchStep, damaged: bool) {
-    if let SearchStep::Entry { entry, csn } = *step {
+fn judge(bed: &Bed, item: &Item, step: SearchStep, inline: InlineItem, damaged: bool) {
+    if let SearchStep::Entry { entry, csn } = step {
         let inline64 = bed.geometry.live().all(|table| table.shape.kind == SlotKind::Inline64);
         // A 16-byte slot has no checksum: the entry it names must confirm it, so any place may come out.
         if inline64 || !damaged {
@@ -406,11 +409,10 @@ fn judge(bed: &Bed, item: &Item, step: &SearchStep, damaged: bool) {
         return;
     }
     let last = item.states.last().expect("a state").0;
-    match *step {
+    match step {
         SearchStep::Absent => assert!(item.removed, "lost"),
-        SearchStep::Found { csn, .. } | SearchStep::Entry { csn, .. } => {
-            assert!(csn == last && !item.removed)
-        }
+        SearchStep::Found => assert!(inline.csn == last && !item.removed),
+        SearchStep::Entry { csn, .. } => assert!(csn == last && !item.removed),
         _ => panic!("{step:?} with nobody writing"),
     }
 }

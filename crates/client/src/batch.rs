@@ -33,7 +33,7 @@ impl Batch {
 pub(crate) struct BatchLookup {
     pub(crate) key: usize,
     pub(crate) lookup: Lookup,
-    pub(crate) want: LookupStep,
+    pub(crate) step: LookupStep,
     /// Whether the READ that it wants is in the queue.
     pub(crate) posted: bool,
 }

@@ -13,7 +13,7 @@ use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::flight::Reply;
 use crate::link::{Link, Trouble};
-use crate::lookup::{Lookup, LookupStep};
+use crate::lookup::{Found, Lookup, LookupStep};
 use crate::side::{Side, Size};
 
 /// Tries to READ before the server is asked.
@@ -151,24 +151,25 @@ impl<T: Transport> Client<T> {
         let hash = link.hasher.hash(key);
         let located = cache.find(hash);
         let into = Link::<T::Qp>::slot(0);
-        let (mut lookup, mut want) = Lookup::start(hash, link.granularity, located, &link.view());
+        let (mut lookup, mut step) = Lookup::start(hash, link.granularity, located, &link.view());
         let mut whole = false;
         loop {
-            match want {
-                LookupStep::Read(place) => {
-                    link.read(place, into, deadline)?;
+            match step {
+                LookupStep::Read => {
+                    link.read(lookup.place(), into, deadline)?;
                     whole = false;
                     if !link.take_beats(beats.take(), deadline)? {
                         return Ok(Attempt::Again);
                     }
-                    want = lookup.feed(key, link.qp.landing(into, place.len), &link.view());
+                    step = lookup.feed(key, link.qp.landing(into, lookup.place().len), &link.view());
                 }
-                LookupStep::Large { entry } => {
-                    link.fetch(entry.offset, entry.len, large, deadline)?;
+                LookupStep::Large => {
+                    link.fetch(lookup.place(), large, deadline)?;
                     whole = true;
-                    want = lookup.feed(key, large, &link.view());
+                    step = lookup.feed(key, large, &link.view());
                 }
-                LookupStep::Hit { csn, at, len, expiry } => {
+                LookupStep::Hit => {
+                    let Found { csn, at, len, expiry } = lookup.found();
                     let end = now();
                     // The checksum of a large value shows that it is whole; only its lease depends on time.
                     let begin = if whole { end } else { begin };
@@ -197,8 +198,8 @@ impl<T: Transport> Client<T> {
                 }
                 LookupStep::Ask | LookupStep::Again => {
                     cache.forget(hash);
-                    link.counters.torn += u64::from(want == LookupStep::Again);
-                    return Ok(if want == LookupStep::Ask { Attempt::Ask } else { Attempt::Again });
+                    link.counters.torn += u64::from(step == LookupStep::Again);
+                    return Ok(if step == LookupStep::Ask { Attempt::Ask } else { Attempt::Again });
                 }
                 LookupStep::Refresh => {
                     link.look_at_heartbeat(deadline)?;

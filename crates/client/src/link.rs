@@ -34,8 +34,11 @@ pub(crate) const SLOT: u32 = 4096;
 const STRIDE: u32 = SLOT + limits::LINE as u32;
 pub(crate) const CONTROL_AT: u32 = 0;
 const SLOTS_AT: u32 = SLOT;
+/// Landing lines of lookups that READ one line. They stand together, on few pages: with 64 in flight that was
+/// measured to be faster (decision 40).
+const LINES_AT: u32 = SLOTS_AT + BATCH as u32 * STRIDE;
 /// Landing bytes for entries that are fetched in pieces.
-const LARGE_AT: u32 = SLOTS_AT + BATCH as u32 * STRIDE;
+const LARGE_AT: u32 = LINES_AT + BATCH as u32 * limits::LINE as u32;
 const LARGE_PIECES: u32 = 4;
 const LANDING: u32 = LARGE_AT + LARGE_PIECES * limits::READ_MAX;
 
@@ -257,7 +260,13 @@ impl<Q: QueuePair> Link<Q> {
         View { geometry: &self.geometry, sums: &self.sums, arena_bytes: self.arena_bytes, slot_max: SLOT }
     }
 
-    /// Landing area of lookup `i`.
+    /// Landing area of lookup `i`, for a READ of so many bytes.
+    #[inline(always)]
+    pub(crate) fn landing_of(i: usize, len: u32) -> u32 {
+        if u64::from(len) <= limits::LINE { LINES_AT + i as u32 * limits::LINE as u32 } else { Self::slot(i) }
+    }
+
+    /// Landing area of lookup `i`, whatever it READs.
     #[inline(always)]
     pub(crate) fn slot(i: usize) -> u32 {
         SLOTS_AT + i as u32 * STRIDE
@@ -511,23 +520,22 @@ impl<Q: QueuePair> Link<Q> {
         self.calendar.is_in_time(expiry, now)
     }
 
-    /// Fetches bytes of the arena in pieces, several READs in flight.
+    /// Fetches bytes in pieces, several READs in flight.
     pub(crate) fn fetch(
         &mut self,
-        offset: u64,
-        len: u32,
+        whole: Place,
         into: &mut Vec<u8>,
         deadline: &Deadline,
     ) -> Result<(), Trouble> {
         into.clear();
-        into.reserve(len as usize);
+        into.reserve(whole.len as usize);
         let mut at = 0;
-        while at < len {
+        while at < whole.len {
             let mut pieces = 0;
             let first = at;
-            while at < len && pieces < LARGE_PIECES {
-                let piece = (len - at).min(limits::READ_MAX);
-                let from = Place::new(ARENA_REGION, offset + u64::from(at), piece);
+            while at < whole.len && pieces < LARGE_PIECES {
+                let piece = (whole.len - at).min(limits::READ_MAX);
+                let from = Place::new(whole.region, whole.offset + u64::from(at), piece);
                 self.post_read(from, LARGE_AT + pieces * limits::READ_MAX, deadline)?;
                 at += piece;
                 pieces += 1;

@@ -6,7 +6,7 @@
 //! inline.
 
 use longarm_base::{Csn, EntryRef, Mutant, Place, UnixMillis, limits};
-use longarm_index::hash::{Geometry, ReadGranularity, Search, SearchStep};
+use longarm_index::hash::{Geometry, InlineItem, ReadGranularity, Search, SearchStep};
 use longarm_memory::{Hash, SumKey};
 use longarm_store::object;
 use longarm_wire::ARENA_REGION;
@@ -14,14 +14,18 @@ use longarm_wire::ARENA_REGION;
 use crate::cache::Located;
 
 /// The next step of a lookup, or its result.
+///
+/// What belongs to it is a field of the lookup. A step that carried its fields along would be copied in words
+/// that span several of them, and a load that spans two stores waits until both have left the core (decision
+/// 40).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LookupStep {
-    /// READ this and feed it.
-    Read(Place),
-    /// Found: the value is in the bytes just fed ([`Lookup::located`] says where they came from).
-    Hit { csn: Csn, at: u32, len: u32, expiry: UnixMillis },
-    /// The entry is longer than one landing slot: fetch it separately and feed it whole.
-    Large { entry: EntryRef },
+    /// READ [`Lookup::place`] and feed it.
+    Read,
+    /// [`Lookup::found`]: the value is in the bytes just fed ([`Lookup::located`] says where they came from).
+    Hit,
+    /// The entry at [`Lookup::place`] is longer than one landing slot: fetch it separately and feed it whole.
+    Large,
     /// No such key.
     Miss,
     /// Only the server can tell.
@@ -30,6 +34,19 @@ pub(crate) enum LookupStep {
     Again,
     /// The geometry is out of date: refresh it, then start again.
     Refresh,
+}
+
+/// The value of a hit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Found {
+    /// Version.
+    pub(crate) csn: Csn,
+    /// First byte of the value in the bytes just fed.
+    pub(crate) at: u32,
+    /// Length of the value.
+    pub(crate) len: u32,
+    /// When the item is gone.
+    pub(crate) expiry: UnixMillis,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,8 +76,10 @@ enum LookupStage {
 pub(crate) struct Lookup {
     search: Search,
     stage: LookupStage,
-    /// Slot of the inline item that the search found.
-    slot: Place,
+    /// The READ that it wants.
+    place: Place,
+    /// What was found elsewhere than by the search, which knows itself.
+    found: Found,
 }
 
 /// The state that every step needs to know.
@@ -81,21 +100,38 @@ impl Lookup {
         located: Option<Located>,
         view: &View<'_>,
     ) -> (Lookup, LookupStep) {
-        let (search, step) = Search::start(hash, view.geometry, granularity);
-        let SearchStep::Read(first) = step else { unreachable!("a search begins with a READ") };
-        let mut lookup = Lookup { search, stage: LookupStage::Search, slot: first };
-        let want = match located {
+        let (search, _) = Search::start(hash, view.geometry, granularity);
+        let found = Found { csn: Csn::NONE, at: 0, len: 0, expiry: UnixMillis::NEVER };
+        let place = search.place();
+        let mut lookup = Lookup { search, stage: LookupStage::Search, place, found };
+        let step = match located {
             Some(Located::Slot { table, place }) if view.geometry.live().any(|t| t.id == table) => {
                 lookup.stage = LookupStage::CachedSlot { table, place };
-                LookupStep::Read(place)
+                lookup.place = place;
+                LookupStep::Read
             }
             Some(Located::Entry { entry, csn }) => {
                 lookup.stage = LookupStage::CachedEntry { entry, csn };
-                lookup.entry_place(entry, view)
+                lookup.want_entry(entry, view)
             }
-            _ => LookupStep::Read(first),
+            _ => LookupStep::Read,
         };
-        (lookup, want)
+        (lookup, step)
+    }
+
+    /// The READ that it wants, or the entry that is to be fetched.
+    #[inline(always)]
+    pub(crate) fn place(&self) -> Place {
+        self.place
+    }
+
+    /// What was found, after [`LookupStep::Hit`].
+    #[inline(always)]
+    pub(crate) fn found(&self) -> Found {
+        match self.stage {
+            LookupStage::Search => inline(self.search.item()),
+            _ => self.found,
+        }
     }
 
     /// Hash of the key.
@@ -110,7 +146,7 @@ impl Lookup {
         match self.stage {
             LookupStage::CachedSlot { table, place } => Located::Slot { table, place },
             LookupStage::Search => {
-                Located::Slot { table: self.search.table(view.geometry).id, place: self.slot }
+                Located::Slot { table: self.search.table(view.geometry).id, place: self.search.item().slot }
             }
             LookupStage::CachedEntry { entry, csn }
             | LookupStage::EntryHead { entry, csn }
@@ -122,7 +158,8 @@ impl Lookup {
     #[cold]
     fn start_search(&mut self, view: &View<'_>) -> LookupStep {
         self.stage = LookupStage::Search;
-        LookupStep::Read(self.search.first(view.geometry))
+        self.place = self.search.restart(view.geometry);
+        LookupStep::Read
     }
 
     /// Takes the bytes of the READ (or of the large entry) that the last step asked for.
@@ -137,17 +174,15 @@ impl Lookup {
                 let slot = bytes.first_chunk::<64>();
                 let found = slot.and_then(|slot| Search::check_slot(table, place, key, slot, view.sums));
                 match found {
-                    Some(SearchStep::Found { csn, value_at, value_len, expiry, .. }) => {
-                        LookupStep::Hit { csn, at: value_at, len: value_len, expiry }
-                    }
-                    _ => self.start_search(view),
+                    Some(item) => self.hit(inline(item)),
+                    None => self.start_search(view),
                 }
             }
             LookupStage::CachedEntry { entry, csn } => match object::read(bytes, entry.offset, view.sums) {
                 Ok(e)
                     if e.csn == csn && e.key == key && (!e.superseded || Mutant::TrustSuperseded.is_on()) =>
                 {
-                    hit(bytes, &e)
+                    self.hit(in_entry(bytes, &e))
                 }
                 _ => self.start_search(view),
             },
@@ -155,12 +190,12 @@ impl Lookup {
                 Ok(len) => {
                     let entry = EntryRef { offset: entry.offset, len: len.next_multiple_of(8) };
                     self.stage = LookupStage::Entry { entry, csn };
-                    self.entry_place(entry, view)
+                    self.want_entry(entry, view)
                 }
                 Err(_) => LookupStep::Again,
             },
             LookupStage::Entry { entry, csn } => match object::read(bytes, entry.offset, view.sums) {
-                Ok(e) if e.csn == csn && e.key == key => hit(bytes, &e),
+                Ok(e) if e.csn == csn && e.key == key => self.hit(in_entry(bytes, &e)),
                 Ok(e) if e.csn == csn => {
                     let step = self.search.not_it(csn, view.geometry);
                     self.stage = LookupStage::Search;
@@ -174,18 +209,18 @@ impl Lookup {
     #[inline(always)]
     fn follow(&mut self, step: SearchStep, view: &View<'_>) -> LookupStep {
         match step {
-            SearchStep::Read(place) => LookupStep::Read(place),
-            SearchStep::Found { csn, value_at, value_len, expiry, slot } => {
-                self.slot = slot;
-                LookupStep::Hit { csn, at: value_at, len: value_len, expiry }
+            SearchStep::Read => {
+                self.place = self.search.place();
+                LookupStep::Read
             }
+            SearchStep::Found => LookupStep::Hit,
             SearchStep::Entry { entry, csn } => {
                 self.stage = if entry.len == 0 {
                     LookupStage::EntryHead { entry, csn }
                 } else {
                     LookupStage::Entry { entry, csn }
                 };
-                self.entry_place(entry, view)
+                self.want_entry(entry, view)
             }
             SearchStep::Absent => LookupStep::Miss,
             SearchStep::Ask => LookupStep::Ask,
@@ -194,21 +229,32 @@ impl Lookup {
         }
     }
 
-    /// The READ of an entry, bounds-checked: its place came from remote memory (X2).
-    fn entry_place(&self, entry: EntryRef, view: &View<'_>) -> LookupStep {
+    /// Has an entry be READ, bounds-checked: its place came from remote memory (X2).
+    fn want_entry(&mut self, entry: EntryRef, view: &View<'_>) -> LookupStep {
         let len = if entry.len == 0 { limits::LINE as u32 } else { entry.len };
         let inside = entry.offset.checked_add(u64::from(len)).is_some_and(|end| end <= view.arena_bytes);
         if !inside || len as usize > limits::KEY_MAX + limits::VALUE_MAX + 4096 || !len.is_multiple_of(8) {
             return LookupStep::Again;
         }
-        if len > view.slot_max {
-            return LookupStep::Large { entry };
-        }
-        LookupStep::Read(Place::new(ARENA_REGION, entry.offset, len))
+        self.place = Place::new(ARENA_REGION, entry.offset, len);
+        if len > view.slot_max { LookupStep::Large } else { LookupStep::Read }
+    }
+
+    #[inline(always)]
+    fn hit(&mut self, found: Found) -> LookupStep {
+        self.found = found;
+        LookupStep::Hit
     }
 }
 
-fn hit(bytes: &[u8], entry: &object::Entry<'_>) -> LookupStep {
+/// The value of an item that a slot has.
+#[inline(always)]
+fn inline(item: InlineItem) -> Found {
+    Found { csn: item.csn, at: item.value_at, len: item.value_len, expiry: item.expiry }
+}
+
+/// The value of an entry that was just fed.
+fn in_entry(bytes: &[u8], entry: &object::Entry<'_>) -> Found {
     let at = entry.value.as_ptr() as usize - bytes.as_ptr() as usize;
-    LookupStep::Hit { csn: entry.csn, at: at as u32, len: entry.value.len() as u32, expiry: entry.expiry }
+    Found { csn: entry.csn, at: at as u32, len: entry.value.len() as u32, expiry: entry.expiry }
 }

@@ -19,7 +19,7 @@ use longarm_index::hash::layout::INDEX_REGION;
 use longarm_index::hash::{Record, Table, items};
 use longarm_memory::{SumKey, Words};
 use longarm_store::object;
-use longarm_wire::{Request, RequestKind, SpilledKey};
+use longarm_wire::{ARENA_REGION, Request, RequestKind, SpilledKey};
 
 use crate::client::Client;
 use crate::deadline::Deadline;
@@ -300,7 +300,7 @@ impl<T: Transport> Client<T> {
             if !fits(64) {
                 return Ok(Err("an entry outside the arena".into()));
             }
-            link.fetch(entry.offset, 64, bytes, deadline)?;
+            link.fetch(Place::new(ARENA_REGION, entry.offset, 64), bytes, deadline)?;
             match object::total_len(bytes) {
                 Ok(total) => len = total.next_multiple_of(8),
                 Err(why) => return Ok(Err(why.to_string())),
@@ -309,7 +309,7 @@ impl<T: Transport> Client<T> {
         if !fits(len) {
             return Ok(Err("an entry outside the arena".into()));
         }
-        link.fetch(entry.offset, len, bytes, deadline)?;
+        link.fetch(Place::new(ARENA_REGION, entry.offset, len), bytes, deadline)?;
         Ok(object::read(bytes, entry.offset, &sums).map_err(|why| why.to_string()))
     }
 }

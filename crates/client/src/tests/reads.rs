@@ -143,6 +143,34 @@ fn doorbells_of_a_batch(address: &Address) {
     assert_eq!((found, after.reads - before.reads, after.rings - before.rings), (32, 32, 1));
 }
 
+/// Slots, entries of one line, of several and of more than a landing area, and keys that are not there, side
+/// by side and in more than one batch: each lands where no other does.
+#[test]
+fn a_batch_of_items_of_every_kind_comes_back() {
+    const LENGTHS: [usize; 8] = [0, 8, 30, 40, 64, 200, 3_000, 6_000];
+    for slots in [longarm_index::hash::SlotKind::Inline64, longarm_index::hash::SlotKind::Pointer16] {
+        let (server, shm, tcp) = serve(|options| options.slots = slots);
+        for address in [&shm, &tcp] {
+            let mut client = client(address);
+            let keys: Vec<Vec<u8>> = (0..150).map(|i| format!("kind {i}").into_bytes()).collect();
+            let value = |i: usize| (i % 9 != 8).then(|| vec![i as u8; LENGTHS[i % 9]]);
+            for (i, key) in keys.iter().enumerate() {
+                if let Some(value) = value(i) {
+                    client.put(key, &value).expect("put");
+                }
+            }
+            let mut seen = vec![0; keys.len()];
+            let shown = client.multi_get(&keys, |i, found| {
+                assert_eq!(found.map(|(bytes, _)| bytes.to_vec()), value(i), "key {i} over {address}");
+                seen[i] += 1;
+            });
+            shown.expect("multi-GET");
+            assert!(seen.iter().all(|times| *times == 1), "each key once: {seen:?}");
+        }
+        stop(server);
+    }
+}
+
 #[test]
 fn slots_of_sixteen_bytes_cost_two_reads_of_less() {
     let (server, _, tcp) = serve(|options| options.slots = longarm_index::hash::SlotKind::Pointer16);

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex};
 
 use longarm_base::{Csn, EntryRef, Nanos, Place, ReplicaId, Term};
-use longarm_index::hash::{Geometry, ReadGranularity, Search, SearchStep, SlotKind};
+use longarm_index::hash::{Geometry, InlineItem, ReadGranularity, Search, SearchStep, SlotKind};
 use longarm_memory::{Cut, Journal, JournalPart};
 use longarm_store::object;
 use longarm_wire::{ARENA_REGION, Request, RequestKind};
@@ -100,16 +100,17 @@ impl Bed {
         let mut seen = Vec::new();
         while let Some((search, step, evidence, depth)) = open.pop() {
             match step {
-                SearchStep::Read(_) if depth > 8 => {}
-                SearchStep::Read(place) => {
-                    for cut in self.cuts(place, evidence.since, to) {
+                SearchStep::Read if depth > 8 => {}
+                SearchStep::Read => {
+                    for cut in self.cuts(search.place(), evidence.since, to) {
                         let Some(joined) = evidence.then(&cut) else { continue };
                         let mut fork = search.clone();
                         let next = fork.feed(KEY, &joined.bytes, &geometry, &sums());
                         open.push((fork, next, joined, depth + 1));
                     }
                 }
-                SearchStep::Found { csn, slot, .. } => {
+                SearchStep::Found => {
+                    let InlineItem { csn, slot, .. } = search.item();
                     let located = Some(Located::Slot(search.table(&geometry).id, slot));
                     seen.push(Seen { answer: Version(csn), evidence, located });
                 }
@@ -142,10 +143,7 @@ impl Bed {
         let accepted = |evidence: &Cut| match located {
             Located::Slot(table, place) => {
                 let bytes = evidence.bytes.first_chunk().expect("64 bytes");
-                match Search::check_slot(table, place, KEY, bytes, &sums()) {
-                    Some(SearchStep::Found { csn, .. }) => Some(csn),
-                    _ => None,
-                }
+                Search::check_slot(table, place, KEY, bytes, &sums()).map(|item| item.csn)
             }
             Located::Entry(entry, csn) => {
                 let found = object::read(&evidence.bytes, entry.offset, &sums()).ok()?;

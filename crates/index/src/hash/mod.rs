@@ -20,7 +20,7 @@ pub use found::Found;
 pub use layout::{Discipline, Geometry, PairShape, SlotKind, Table};
 pub use owner::{Entries, Full, NoRoom, Options, Owner};
 pub use pair::{IndexGuard, LockedPair};
-pub use reader::{ReadGranularity, Search, SearchStep};
+pub use reader::{InlineItem, ReadGranularity, Search, SearchStep};
 pub use resize::Moved;
 pub use slot::{INLINE_MAX, Record, SlotView};
 pub use verify::{IndexReport, LookedAt, has_moved, items, verify};

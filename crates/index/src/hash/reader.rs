@@ -23,7 +23,7 @@
 //!     table's memory is given back after the epoch has changed.)
 
 use longarm_base::{Csn, EntryRef, Place, UnixMillis};
-use longarm_memory::{Hash, SumKey};
+use longarm_memory::{Hash, SumKey, short_equal};
 
 use super::layout::{Discipline, GROUPS_MAX, Geometry, Header, INDEX_REGION, SlotKind, Table, indicator};
 use super::slot::{Record, SlotView, seed};
@@ -38,24 +38,41 @@ pub enum ReadGranularity {
     Lines,
 }
 
-/// What the search wants or found.
+impl ReadGranularity {
+    /// The first READ of a search.
+    #[inline(always)]
+    fn first_place(self, table: &Table, pair: u64, odd: bool) -> Place {
+        match self {
+            ReadGranularity::Window => table.window_place(pair, odd),
+            ReadGranularity::Lines => table.header_place(pair),
+        }
+    }
+}
+
+/// An item that was found inline.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InlineItem {
+    /// Version.
+    pub csn: Csn,
+    /// First byte of the value in the bytes just fed.
+    pub value_at: u32,
+    /// Length of the value.
+    pub value_len: u32,
+    /// When it is gone.
+    pub expiry: UnixMillis,
+    /// Where the slot stands: a repeat GET may READ it alone and ask [`Search::check_slot`].
+    pub slot: Place,
+}
+
+/// What the search wants or found. At most one kind of step carries something along: where several do, the
+/// compiler keeps the step in memory and copies it in words that span fields, and a load that spans two
+/// stores waits for both (decision 40).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SearchStep {
-    /// READ this and [`feed`](Search::feed) it.
-    Read(Place),
-    /// The item, inline in the bytes just fed.
-    Found {
-        /// Version.
-        csn: Csn,
-        /// First byte of the value in the bytes just fed.
-        value_at: u32,
-        /// Length of the value.
-        value_len: u32,
-        /// When it is gone.
-        expiry: UnixMillis,
-        /// Where the slot stands: a repeat GET may READ it alone and ask [`Search::check_slot`].
-        slot: Place,
-    },
+    /// READ [`Search::place`] and [`feed`](Search::feed) it.
+    Read,
+    /// The item is [`Search::item`], inline in the bytes just fed.
+    Found,
     /// The item may be this entry: fetch and verify it, compare csn and key. If it is sound but of another
     /// key, go on with [`not_it`](Search::not_it); if it does not verify or has another csn, start again.
     Entry {
@@ -87,7 +104,7 @@ enum SearchStage {
     Unused,
 }
 
-/// A search in progress: two cache lines, as hundreds may be in flight.
+/// A search in progress: three cache lines, as hundreds may be in flight.
 #[derive(Clone, Debug)]
 pub struct Search {
     hash: Hash,
@@ -101,6 +118,10 @@ pub struct Search {
     stage: SearchStage,
     table_at: u8,
     odd: bool,
+    /// The READ that it waits for.
+    place: Place,
+    /// What it found.
+    item: InlineItem,
     /// Out of place: fold of the indicator and all candidate slots of this look, and of the one before.
     digest: u64,
     before: Option<u64>,
@@ -132,6 +153,9 @@ impl Search {
     pub fn start(hash: Hash, geometry: &Geometry, granularity: ReadGranularity) -> (Search, SearchStep) {
         let table = geometry.tables[0].as_ref().expect("a geometry has a table");
         let (pair, odd) = table.home(hash);
+        let place = granularity.first_place(table, pair, odd);
+        let item =
+            InlineItem { csn: Csn::NONE, value_at: 0, value_len: 0, expiry: UnixMillis::NEVER, slot: place };
         let search = Search {
             hash,
             pair,
@@ -142,18 +166,38 @@ impl Search {
             stage: SearchStage::Header,
             table_at: 0,
             odd,
+            place,
+            item,
             digest: 0,
             before: None,
             pending: None,
             others: None,
         };
-        let place = search.first_place(table);
-        (search, SearchStep::Read(place))
+        (search, SearchStep::Read)
+    }
+
+    /// The READ that it waits for, after [`SearchStep::Read`].
+    #[inline(always)]
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// What it found, after [`SearchStep::Found`].
+    #[inline(always)]
+    pub fn item(&self) -> InlineItem {
+        self.item
+    }
+
+    #[inline(always)]
+    fn want(&mut self, place: Place) -> SearchStep {
+        self.place = place;
+        SearchStep::Read
     }
 
     /// The first READ again, to start over.
-    pub fn first(&self, geometry: &Geometry) -> Place {
-        self.first_place(self.table(geometry))
+    pub fn restart(&mut self, geometry: &Geometry) -> Place {
+        self.place = self.first_place(self.table(geometry));
+        self.place
     }
 
     /// Hash of the key.
@@ -170,10 +214,7 @@ impl Search {
 
     #[inline(always)]
     fn first_place(&self, table: &Table) -> Place {
-        match self.granularity {
-            ReadGranularity::Window => table.window_place(self.pair, self.odd),
-            ReadGranularity::Lines => table.header_place(self.pair),
-        }
+        self.granularity.first_place(table, self.pair, self.odd)
     }
 
     /// Takes the bytes of the READ that the last step asked for; `geometry` is the one it was started with.
@@ -195,7 +236,7 @@ impl Search {
         *free = csn;
         self.stage = SearchStage::Header;
         self.before = None;
-        SearchStep::Read(self.first_place(self.table(geometry)))
+        self.want(self.first_place(self.table(geometry)))
     }
 
     #[inline(always)]
@@ -233,7 +274,7 @@ impl Search {
             return SearchStep::Stale;
         }
         self.stage = SearchStage::Unused;
-        SearchStep::Read(HEARTBEAT_PLACE)
+        self.want(HEARTBEAT_PLACE)
     }
 
     #[inline(always)]
@@ -252,7 +293,7 @@ impl Search {
         (self.pair, self.odd) = table.home(self.hash);
         self.stage = SearchStage::Header;
         self.before = None;
-        SearchStep::Read(self.first_place(table))
+        self.want(self.first_place(table))
     }
 
     /// Looks at candidates as long as their bytes are at hand.
@@ -269,7 +310,7 @@ impl Search {
                 }
             } else {
                 self.stage = SearchStage::Slot(slot as u8);
-                return SearchStep::Read(slot_line(at));
+                return self.want(slot_line(at));
             }
         }
         self.look_over(table)
@@ -337,7 +378,7 @@ impl Search {
 
     #[inline(always)]
     fn judge(
-        &self,
+        &mut self,
         key: &[u8],
         at: u64,
         within: usize,
@@ -346,13 +387,13 @@ impl Search {
     ) -> Option<SearchStep> {
         match *record {
             Record::Inline { csn, key: have, value, expiry, .. } => {
-                (have == key).then(|| SearchStep::Found {
-                    csn,
-                    value_at: (within + 16 + key.len()) as u32,
-                    value_len: value.len() as u32,
-                    expiry,
-                    slot: Place::new(INDEX_REGION, at, 64),
-                })
+                if !short_equal(have, key) {
+                    return None;
+                }
+                let (value_at, value_len) = ((within + 16 + key.len()) as u32, value.len() as u32);
+                let slot = Place::new(INDEX_REGION, at, 64);
+                self.item = InlineItem { csn, value_at, value_len, expiry, slot };
+                Some(SearchStep::Found)
             }
             Record::Entry { csn, entry, hash, .. } => {
                 let same = match table.shape.kind {
@@ -374,7 +415,7 @@ impl Search {
         match table.discipline {
             Discipline::InPlace => {
                 self.stage = SearchStage::Confirm;
-                SearchStep::Read(table.header_place(self.pair))
+                self.want(table.header_place(self.pair))
             }
             Discipline::OutOfPlace => {
                 if self.before == Some(self.digest) {
@@ -384,7 +425,7 @@ impl Search {
                 }
                 self.before = Some(self.digest);
                 self.stage = SearchStage::Header;
-                SearchStep::Read(self.first_place(table))
+                self.want(self.first_place(table))
             }
         }
     }
@@ -407,11 +448,13 @@ impl Search {
         key: &[u8],
         bytes: &[u8; 64],
         sums: &SumKey,
-    ) -> Option<SearchStep> {
+    ) -> Option<InlineItem> {
         match SlotView::parse64(bytes, sums, seed(table, slot.offset)) {
-            SlotView::Record(Record::Inline { csn, key: have, value, expiry, .. }) if have == key => {
+            SlotView::Record(Record::Inline { csn, key: have, value, expiry, .. })
+                if short_equal(have, key) =>
+            {
                 let (value_at, value_len) = (16 + key.len() as u32, value.len() as u32);
-                Some(SearchStep::Found { csn, value_at, value_len, expiry, slot })
+                Some(InlineItem { csn, value_at, value_len, expiry, slot })
             }
             _ => None,
         }

@@ -43,8 +43,9 @@ fn explore(
     while let Some((mut search, step, evidence, depth)) = open.pop() {
         let mut remembered = None;
         let answer = match step {
-            SearchStep::Read(_) if depth > 8 => Again,
-            SearchStep::Read(place) => {
+            SearchStep::Read if depth > 8 => Again,
+            SearchStep::Read => {
+                let place = search.place();
                 let cuts = match place.region {
                     INDEX_REGION => bed.memory.cuts(place.offset, place.len as usize, evidence.since, to),
                     _ => vec![Cut { bytes: bed.heartbeat().to_vec(), ..evidence.clone() }],
@@ -57,7 +58,8 @@ fn explore(
                 }
                 continue;
             }
-            SearchStep::Found { csn, slot, .. } => {
+            SearchStep::Found => {
+                let InlineItem { csn, slot, .. } = search.item();
                 remembered = Some((search.table(&geometry).id, slot));
                 Version(csn)
             }
@@ -110,10 +112,8 @@ fn check(bed: &Bed<Journal>, key: &[u8], change: impl FnOnce() -> Vec<Answer>) {
         for (table, slot) in slots {
             for cut in bed.memory.cuts(slot.offset, 64, from, to) {
                 let bytes = cut.bytes.first_chunk().expect("64 bytes");
-                if let Some(SearchStep::Found { csn, .. }) =
-                    Search::check_slot(table, slot, key, bytes, &bed.sums)
-                {
-                    check_allowed(Version(csn), &cut, &truth, from);
+                if let Some(item) = Search::check_slot(table, slot, key, bytes, &bed.sums) {
+                    check_allowed(Version(item.csn), &cut, &truth, from);
                 }
             }
         }

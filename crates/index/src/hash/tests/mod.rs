@@ -205,8 +205,8 @@ impl<M: OwnedWords> Bed<M> {
         let (mut search, mut step) = Search::start(self.hash(key), &geometry, granularity);
         for reads in 0..100 {
             step = match step {
-                SearchStep::Read(place) => search.feed(key, &self.read(place), &geometry, &self.sums),
-                SearchStep::Found { csn, .. } => return (Some(csn), reads),
+                SearchStep::Read => search.feed(key, &self.read(search.place()), &geometry, &self.sums),
+                SearchStep::Found => return (Some(search.item().csn), reads),
                 SearchStep::Entry { entry, csn } if self.book.clone().is_of(entry, csn, key) => {
                     return (Some(csn), reads);
                 }
@@ -227,8 +227,8 @@ impl<M: OwnedWords> Bed<M> {
     /// How a search that knows this geometry ends, short of looking at entries.
     pub fn search(&self, key: &[u8], granularity: ReadGranularity, geometry: &Geometry) -> SearchStep {
         let (mut search, mut step) = Search::start(self.hash(key), geometry, granularity);
-        while let SearchStep::Read(place) = step {
-            step = search.feed(key, &self.read(place), geometry, &self.sums);
+        while step == SearchStep::Read {
+            step = search.feed(key, &self.read(search.place()), geometry, &self.sums);
         }
         step
     }

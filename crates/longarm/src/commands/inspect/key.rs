@@ -69,12 +69,13 @@ fn slot(key: &[u8], geometry: &Geometry, view: View<'_>) -> Option<u64> {
     let mut bytes = Vec::new();
     for _ in 0..LOOKS {
         match step {
-            SearchStep::Read(place) if inline => {
+            SearchStep::Read if inline => {
+                let place = search.place();
                 bytes.resize(place.len as usize, 0);
                 view.index.copy_out(place.offset, &mut bytes);
                 step = search.feed(key, &bytes, geometry, view.sums);
             }
-            SearchStep::Found { slot, .. } => return Some(slot.offset),
+            SearchStep::Found => return Some(search.item().slot.offset),
             _ => return None,
         }
     }
