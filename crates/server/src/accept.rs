@@ -177,7 +177,7 @@ impl<Q: QueuePair + 'static> Serving<Q> {
                 return Err(error.into());
             }
         };
-        let inbox = self.least_loaded();
+        let inbox = self.inbox_for(incoming.needs_files());
         let welcome = self.welcome_text(agreed).encode();
         // The old connection of the same client is fenced before the client can know that this connection
         // stands.
@@ -235,11 +235,25 @@ impl<Q: QueuePair + 'static> Serving<Q> {
         grants
     }
 
-    fn least_loaded(&self) -> &Arc<WorkerInbox<Q>> {
+    /// The worker for a new connection; `looked_at` if workers look for what comes on it, while that pays.
+    fn inbox_for(&self, looked_at: bool) -> &Arc<WorkerInbox<Q>> {
         // Relaxed: a hint.
-        let load = |inbox: &&Arc<WorkerInbox<Q>>| inbox.pulse.load.load(Ordering::Relaxed);
-        self.inboxes.iter().min_by_key(load).expect("a server has a worker")
+        let loads =
+            self.inboxes.iter().map(|inbox| inbox.pulse.load.load(Ordering::Relaxed)).collect::<Vec<_>>();
+        &self.inboxes[choose(&loads, looked_at.then(longarm_host::cores))]
     }
+}
+
+/// The worker with the fewest connections. Where workers look for requests on so many cores, few clients are
+/// served by as few workers as there are cores left to look on: two clients and two workers that share two
+/// cores would all have to sleep. With two clients a core nobody looks for long, and workers find more to do
+/// each time that they are woken.
+fn choose(loads: &[usize], cores: Option<usize>) -> usize {
+    let (clients, used) = (loads.iter().sum::<usize>() + 1, loads.iter().filter(|load| **load > 0).count());
+    let packs = cores.is_some_and(|cores| clients < 2 * cores && clients + used + 1 > cores);
+    let first = if packs { loads.iter().position(|load| *load > 0) } else { None };
+    let least = || (0..loads.len()).min_by_key(|at| loads[*at]).expect("a server has a worker");
+    first.unwrap_or_else(least)
 }
 
 /// Checks that a client's answer ring has a usable size.
@@ -267,3 +281,24 @@ fn mailbox(qp: &impl QueuePair, hello: &Hello, own: Mapped) -> Result<Mailbox, S
 }
 
 const _: () = assert!(QUEUE_DEPTH >= crate::connection::BATCH);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The connections of three workers after so many clients came.
+    fn spread(clients: usize, cores: Option<usize>) -> [usize; 3] {
+        let mut loads = [0; 3];
+        (0..clients).for_each(|_| loads[choose(&loads, cores)] += 1);
+        loads
+    }
+
+    #[test]
+    fn few_clients_share_a_worker_where_cores_are_few() {
+        assert_eq!(spread(3, Some(2)), [3, 0, 0]);
+        assert_eq!(spread(9, Some(2)), [3, 3, 3]);
+        assert_eq!(spread(3, Some(16)), [1, 1, 1], "all may look");
+        assert_eq!(spread(2, None), [1, 1, 0], "whoever waits in calls of the system");
+        assert_eq!(spread(100, Some(4)), [34, 33, 33]);
+    }
+}
