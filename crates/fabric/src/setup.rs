@@ -9,7 +9,7 @@ use crate::{Address, Channel, Reason, SetupError};
 
 /// Who a connecting process says it is, and what it asks for.
 pub struct ConnectRequest<'a> {
-    /// Application bytes for the listener, at most [`HELLO_MAX`].
+    /// Application bytes for the listener, at most [`HELLO_MAX`](crate::HELLO_MAX).
     pub hello: &'a [u8],
     /// Regions lent to the listener's side (a client: the ring its answers are written to).
     pub grants: Vec<Grant>,

@@ -246,11 +246,11 @@ impl<Q: QueuePair + 'static> Serving<Q> {
 
 /// The worker with the fewest connections. Where workers look for requests on so many cores, few clients are
 /// served by as few workers as there are cores left to look on: two clients and two workers that share two
-/// cores would all have to sleep. With two clients a core nobody looks for long, and workers find more to do
-/// each time that they are woken.
+/// cores would all have to sleep. With more clients than cores nobody looks for long, and workers find more
+/// to do each time that they are woken.
 fn choose(loads: &[usize], cores: Option<usize>) -> usize {
     let (clients, used) = (loads.iter().sum::<usize>() + 1, loads.iter().filter(|load| **load > 0).count());
-    let packs = cores.is_some_and(|cores| clients < 2 * cores && clients + used + 1 > cores);
+    let packs = cores.is_some_and(|cores| clients <= cores && clients + used + 1 > cores);
     let first = if packs { loads.iter().position(|load| *load > 0) } else { None };
     let least = || (0..loads.len()).min_by_key(|at| loads[*at]).expect("a server has a worker");
     first.unwrap_or_else(least)
@@ -295,7 +295,8 @@ mod tests {
 
     #[test]
     fn few_clients_share_a_worker_where_cores_are_few() {
-        assert_eq!(spread(3, Some(2)), [3, 0, 0]);
+        assert_eq!(spread(2, Some(2)), [2, 0, 0]);
+        assert_eq!(spread(4, Some(2)), [2, 1, 1]);
         assert_eq!(spread(9, Some(2)), [3, 3, 3]);
         assert_eq!(spread(3, Some(16)), [1, 1, 1], "all may look");
         assert_eq!(spread(2, None), [1, 1, 0], "whoever waits in calls of the system");
