@@ -9,6 +9,7 @@ use longarm_base::random::SplitMix64;
 use longarm_history::{History, Invocation, Operation, OperationOutcome, Value};
 use longarm_host::now;
 
+use super::group::{Three, over_tcp};
 use super::*;
 use crate::{Csn, Error, GroupAt, Put, Reply, Scan, SharedClient, Topology, Write};
 
@@ -210,6 +211,54 @@ fn threads_that_share_connections_see_one_order_of_each_key() {
         history.judge(50_000).unwrap_or_else(|violation| panic!("over {address}: {violation}"));
     }
     stop(server);
+}
+
+/// A group loses its leader, twice, while threads share connections to it: one order of each key all the same.
+fn share_while_leaders_are_lost(addresses: Vec<Address>) {
+    let mut three = Three::start(addresses);
+    let options = Options { timeout: BOUND, connect_timeout: BOUND, ..Options::default() };
+    let client = SharedClient::over(transports(), Topology::of_one(three.addresses.clone()), options, 2);
+    client.put(b"beyond the history", b"the group serves").expect("put");
+    let (over, mut history) = (AtomicBool::new(false), History::default());
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (1..=12)
+            .map(|number| {
+                let (client, over) = (client.clone(), &over);
+                scope.spawn(move || {
+                    let mut noted = Noted::new(number);
+                    // Relaxed: a flag that publishes nothing else.
+                    while !over.load(Ordering::Relaxed) && noted.written < 3_000 {
+                        noted.act(&client, |error| matches!(error, Error::InDoubt(_) | Error::Lost { .. }));
+                        longarm_host::sleep(Duration::from_micros(500));
+                    }
+                    noted.history
+                })
+            })
+            .collect();
+        for _ in 0..2 {
+            three.whole();
+            longarm_host::sleep(Duration::from_millis(100));
+            let leader = three.leader();
+            drop(three.servers[leader].take());
+            client.put(b"beyond the history", b"another leads").expect("put");
+            three.start_one(leader);
+        }
+        longarm_host::sleep(Duration::from_millis(100));
+        // Relaxed: as above.
+        over.store(true, Ordering::Relaxed);
+        threads.into_iter().for_each(|thread| history.merge(thread.join().expect("no panic")));
+    });
+    assert!(history.len() > 1_000, "{} operations", history.len());
+    history.judge(50_000).unwrap_or_else(|violation| panic!("{violation}"));
+}
+
+#[test]
+fn threads_share_connections_to_a_group_that_loses_leaders() {
+    let file = |node| format!("longarm-shared-{}-{node}.sock", std::process::id());
+    share_while_leaders_are_lost(
+        (0..3).map(|node| Address::Shm(std::env::temp_dir().join(file(node)))).collect(),
+    );
+    share_while_leaders_are_lost(over_tcp(3));
 }
 
 /// The server goes and comes back empty, again and again. Each operation ends in time, with an error that
