@@ -213,7 +213,8 @@ fn threads_that_share_connections_see_one_order_of_each_key() {
     stop(server);
 }
 
-/// A group loses its leader, twice, while threads share connections to it: one order of each key all the same.
+/// A group loses its leader, twice, while threads share connections to it: one order of each key all the
+/// same.
 fn share_while_leaders_are_lost(addresses: Vec<Address>) {
     let mut three = Three::start(addresses);
     let options = Options { timeout: BOUND, connect_timeout: BOUND, ..Options::default() };

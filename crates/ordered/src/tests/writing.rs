@@ -49,3 +49,38 @@ fn a_tree_that_is_written_in_parts_has_the_newest_of_each_key() {
     let report = verify(tree.memory(), &sums(), |_, _| Ok(()));
     assert_eq!((report.problem_count, report.items + report.markers), (0, KEYS), "{:?}", report.problems);
 }
+
+/// Found by the torture: the versions of one key were in two parts. Where there were many of them heads were
+/// taken behind that key, and where there were few before its end, so that it seemed to be two keys.
+#[test]
+fn the_versions_of_one_key_in_two_parts_are_of_one_key() {
+    const ALL: usize = 20_000;
+    const VERSIONS: usize = 100;
+    // The parts begin in the middle; so many versions of the key are before that.
+    for early in [1, 10, 50, 90, 99] {
+        let mut world = World::new();
+        let mut build = Build::new(TERM, vec![0, 0], Uses::default());
+        let key = |number: usize| format!("the same beginning {number:05}");
+        let before = (0..ALL / 2 - early).map(key);
+        let often = std::iter::repeat_n(key(ALL / 2), VERSIONS);
+        let behind = (ALL / 2 + 1..ALL / 2 + 1 + ALL / 2 + early - VERSIONS).map(key);
+        for (csn, key) in (1..).zip(before.chain(often).chain(behind)) {
+            let seen = Seen {
+                key: (0, 0),
+                kind: EntryKind::Put,
+                csn: Csn(csn),
+                age: u128::from(csn),
+                place: EntryRef { offset: csn * 64, len: 64 },
+                expiry: UnixMillis::NEVER,
+                copy: false,
+            };
+            build.found(key.as_bytes(), seen);
+        }
+        let mut writing = build.write(world.tree.take().expect("a tree"), 9);
+        while !writing.go_on().expect("room") {}
+        let (tree, _) = writing.finish().expect("room");
+        let report = verify(tree.memory(), &sums(), |_, _| Ok(()));
+        let items = (ALL - VERSIONS + 1) as u64;
+        assert_eq!((report.problem_count, report.items), (0, items), "{:?}", report.problems);
+    }
+}
