@@ -24,7 +24,7 @@ const MORE: u32 = 1;
 /// Smallest ring: a frame of useful size is a quarter of it.
 pub const RING_MIN: u64 = 4096;
 
-/// Bytes after which a sender goes back to the beginning of a ring, once half of them are free there.
+/// Bytes after which a sender goes back to the beginning of a ring of which the owner has taken everything.
 const HOME: u64 = 8192;
 
 /// The peer broke the ring's rules.
@@ -49,6 +49,9 @@ pub struct Mailbox {
     /// Bytes put into the peer's ring so far, and how many of them it has taken.
     sent: u64,
     credited: u64,
+    /// Where this side last went back to the beginning of the peer's ring: what is below was taken, or was
+    /// skipped, and needs no credit.
+    home: u64,
     frame: Vec<u8>,
     backlog: Vec<u8>,
     backlog_at: usize,
@@ -73,6 +76,7 @@ impl Mailbox {
             remote_bytes,
             sent: 0,
             credited: 0,
+            home: 0,
             frame: Vec::new(),
             backlog: Vec::new(),
             backlog_at: 0,
@@ -149,9 +153,11 @@ impl Mailbox {
     ) -> Result<(), PostError> {
         let size = (HEADER + len).next_multiple_of(16) as u64;
         let offset = self.sent % self.remote_bytes;
-        let back = offset + size > self.remote_bytes || self.may_go_home(offset, size);
+        let under_way = self.sent - self.credited.max(self.home);
+        let goes_home = under_way == 0 && offset >= HOME;
+        let back = goes_home || offset + size > self.remote_bytes;
         let skip = if back { self.remote_bytes - offset } else { 0 };
-        if self.sent + skip + size - self.credited > self.remote_bytes {
+        if !goes_home && under_way + skip + size > self.remote_bytes {
             return Err(PostError::Full);
         }
         self.frame.clear();
@@ -163,19 +169,12 @@ impl Mailbox {
         let at = (self.sent + skip) % self.remote_bytes;
         let imm = (at / 16) as u32;
         qp.post(Op::WriteImm { region: self.remote, offset: at, bytes: &self.frame, imm }, Ticket::SILENT)?;
+        if goes_home {
+            self.home = self.sent + skip;
+        }
         self.sent += skip + size;
         self.told = self.taken;
         Ok(())
-    }
-
-    /// Whether the next frame, which would be at `offset`, may as well be at the beginning of the ring. What
-    /// is skipped counts as sent and is taken with the frame, so the peer's credit frees it as any other
-    /// bytes.
-    #[inline]
-    fn may_go_home(&self, offset: u64, size: u64) -> bool {
-        let under_way = self.sent - self.credited;
-        // What is free there ends where the oldest frame that is under way begins.
-        offset >= HOME && under_way < offset && offset - under_way >= size.max(HOME / 2)
     }
 
     /// Takes the frame that a `Completion::Arrived` announced; `true` if it completed a message, which
@@ -212,7 +211,12 @@ impl Mailbox {
         let start = self.message.len();
         self.message.resize(start + body, 0);
         self.own.copy_out(at + HEADER as u64, &mut self.message[start..]);
-        self.taken += skip + (HEADER + body).next_multiple_of(16) as u64;
+        let size = (HEADER + body).next_multiple_of(16) as u64;
+        // A sender that went home had everything taken, and needs no credit for what it skipped.
+        if skip > 0 && expected + size <= self.own_bytes {
+            self.told += skip;
+        }
+        self.taken += skip + size;
         self.reached = self.reached.max(at + u64::from(len));
         self.credited = consumed;
         self.complete = flags & MORE == 0 && !self.message.is_empty();
