@@ -121,7 +121,7 @@ fn watch_stdin(stop: Sender<&'static str>) -> Result<(), Failure> {
 
 /// The workers, on this machine if their number is not set.
 fn workers(config: &Config) -> usize {
-    config.workers_of(std::thread::available_parallelism().map_or(1, usize::from))
+    config.workers_of(longarm_host::cores())
 }
 
 /// Turns the settings into the options of the server.

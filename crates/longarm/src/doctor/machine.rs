@@ -29,7 +29,7 @@ impl Machine {
         let files = getrlimit(Resource::Nofile);
         Machine {
             root: PathBuf::from("/"),
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            cores: longarm_host::cores(),
             lockable: getrlimit(Resource::Memlock).current,
             files: (files.current, files.maximum),
             page: rustix::param::page_size() as u64,
