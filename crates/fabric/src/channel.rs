@@ -173,6 +173,11 @@ impl Channel {
         true
     }
 
+    /// The waiting thread serves the connection of this name no more.
+    pub(crate) fn leave(&self, token: u64) {
+        self.sockets().leave(token);
+    }
+
     /// Whether the waiting thread has connections to serve: it has to look again and again.
     #[inline]
     pub fn drives(&self) -> bool {
@@ -252,13 +257,17 @@ impl Sockets {
         }
         if ended {
             self.poller.forget(connection.socket());
-            if let Some(driven) = &mut *self.driven() {
-                driven.remove(&token);
-                // Release: as in `enter`.
-                self.drives.store(driven.len(), Ordering::Release);
-            }
+            self.leave(token);
         }
         true
+    }
+
+    fn leave(&self, token: u64) {
+        if let Some(driven) = &mut *self.driven() {
+            driven.remove(&token);
+            // Release: as in `enter`.
+            self.drives.store(driven.len(), Ordering::Release);
+        }
     }
 }
 
@@ -291,6 +300,27 @@ mod tests {
         drop(near);
         assert!(channel.wait(Duration::from_secs(5)));
         assert_eq!(channel.hangups(), 1);
+    }
+
+    /// A connection that cannot be waited for is not served: it would keep the thread of a NIC for good.
+    #[test]
+    fn a_connection_that_left_is_driven_no_more() {
+        #[derive(Debug)]
+        struct Still(UnixStream);
+        impl Driven for Still {
+            fn drive(&self, _: EventFlags, _: &mut Buffer) -> Drove {
+                Drove { news: false, ended: false }
+            }
+            fn socket(&self) -> BorrowedFd<'_> {
+                self.0.as_fd()
+            }
+        }
+        let channel = Channel::driving().expect("eventfd");
+        let (near, far) = UnixStream::pair().expect("sockets");
+        assert!(channel.enter(7, Arc::new(Still(near))) && channel.drives());
+        channel.leave(7);
+        assert!(!channel.drives());
+        assert!(!Channel::new().expect("eventfd").enter(7, Arc::new(Still(far))), "it serves none");
     }
 
     #[test]

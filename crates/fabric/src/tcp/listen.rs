@@ -157,7 +157,10 @@ impl Incoming for TcpIncoming {
         if !driver.enter(link.token, Arc::new(DrivenLink::new(link.clone()))) {
             return Err(closing());
         }
-        link.take_in().map_err(|e| SetupError::Os("wait for a connection", e))?;
+        if let Err(error) = link.take_in() {
+            driver.leave(link.token);
+            return Err(SetupError::Os("wait for a connection", error));
+        }
         Ok(TcpQp::linked(link, landing, self.hello.grants, name))
     }
 
