@@ -36,7 +36,7 @@ pub struct BadFrame(pub &'static str);
 pub struct Mailbox {
     own: Mapped,
     own_bytes: u64,
-    /// Bytes of our ring taken so far, and what the peer was last told.
+    /// Bytes of our ring taken so far, and up to which the peer was last told, or needs to be told nothing.
     taken: u64,
     told: u64,
     /// The end of the part of our ring that was ever used.

@@ -69,7 +69,7 @@ impl Peer {
     }
 
     /// Sleeps until the bell rings, the connection ends, or the time is over. Returns whether it has ended.
-    pub(super) fn wait(&self, timeout: Duration) -> bool {
+    fn wait(&self, timeout: Duration) -> bool {
         let mut fds = [PollFd::new(&self.socket, PollFlags::IN | PollFlags::RDHUP)];
         let polled = rustix::event::poll(&mut fds, Some(&timespec(timeout)));
         let gone = PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR | PollFlags::NVAL;
