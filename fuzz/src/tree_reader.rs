@@ -196,7 +196,7 @@ struct Bed {
 struct NoAges;
 
 impl Ages for NoAges {
-    fn age_of(&self, _: EntryRef, _: Csn) -> Option<u128> {
+    fn age_of(&mut self, _: EntryRef, _: Csn) -> Option<u128> {
         None
     }
 }

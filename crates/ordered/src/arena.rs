@@ -4,7 +4,7 @@ use longarm_base::limits::{LINE, SEGMENT_BYTES};
 use longarm_base::{Csn, EntryRef, Term, UnixMillis};
 use longarm_index::tree::{Ages, EntryKind as TreeKind, TreeEntry};
 use longarm_memory::{Mapped, SumKey, Words};
-use longarm_store::object::{EntryKind, age_at, layout, read, total_len};
+use longarm_store::object::{EntryKind, layout, read, total_len};
 use longarm_store::segment::ArenaGeometry;
 use longarm_store::segment::layout::segment_of;
 use longarm_store::{ArenaView, Entry, SegmentUse};
@@ -182,8 +182,13 @@ impl OwnArena {
 }
 
 impl Ages for OwnArena {
-    fn age_of(&self, entry: EntryRef, csn: Csn) -> Option<u128> {
-        let (found, ..) = layout::split_version(self.memory.load(entry.offset + layout::VERSION));
-        (found == csn).then(|| age_at(&self.memory, entry.offset).bits())
+    fn age_of(&mut self, entry: EntryRef, csn: Csn) -> Option<u128> {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        let age = match self.at(entry, csn, layout::ENTRY_MAX as u32, &mut bytes) {
+            AtPlace::Entry(entry) => Some(entry.age().bits()),
+            _ => None,
+        };
+        self.bytes = bytes;
+        age
     }
 }

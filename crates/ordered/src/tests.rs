@@ -5,6 +5,7 @@
 mod held;
 mod orders;
 mod outcomes;
+mod reused;
 mod writing;
 
 use std::collections::BTreeMap;

@@ -375,6 +375,13 @@ fn a_tree_that_is_being_built_takes_the_copies_of_what_it_did_not_see() {
     are_sound("group-scans-pauses", &[1005]);
 }
 
+/// A value was written where an entry had been that a tree named, and looked like an entry of that version
+/// that is younger than any copy. The tree kept a place at which nothing was.
+#[test]
+fn a_tree_takes_the_copy_of_what_a_value_was_written_over() {
+    are_sound("group-scans-pauses", &[70171]);
+}
+
 /// A leader that was cut off from its followers emptied a segment that had a delete which was not committed.
 /// The next leader had cut off the delete, and found the copy, which was in another stream.
 #[test]

@@ -20,7 +20,7 @@ const BESIDE_KEY: u64 = 24;
 struct NoAges;
 
 impl Ages for NoAges {
-    fn age_of(&self, _: EntryRef, _: Csn) -> Option<u128> {
+    fn age_of(&mut self, _: EntryRef, _: Csn) -> Option<u128> {
         None
     }
 }

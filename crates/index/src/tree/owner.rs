@@ -327,7 +327,7 @@ impl<M: OwnedWords, A: Ages> Owner<M, A> {
         let view = self.cache.view(at);
         let found = view.position(key);
         let current = found.ok().map(|i| record_of(&view, i));
-        let Verdict::Set(record) = judge(entry, current.as_ref(), self.stable, &self.ages) else {
+        let Verdict::Set(record) = judge(entry, current.as_ref(), self.stable, &mut self.ages) else {
             return Ok(false);
         };
         if record.is_marker() && Mutant::TreeDropMarker.is_on() {

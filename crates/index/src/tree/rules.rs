@@ -12,8 +12,9 @@ use super::record::LeafRecord;
 /// What the tree must know of entries, which it does not read itself.
 pub trait Ages {
     /// The age of the entry there, in numbers that are greater for the younger of two copies of one version;
-    /// `None` if no entry of this version is there any more.
-    fn age_of(&self, entry: EntryRef, csn: Csn) -> Option<u128>;
+    /// `None` if no entry of this version is there any more. What is there may be any bytes: parts of a value
+    /// that was written since, which may look like the words of an entry.
+    fn age_of(&mut self, entry: EntryRef, csn: Csn) -> Option<u128>;
 }
 
 /// What an entry is.
@@ -60,12 +61,12 @@ pub(super) fn judge(
     entry: &TreeEntry<'_>,
     current: Option<&LeafRecord>,
     stable: Csn,
-    ages: &impl Ages,
+    ages: &mut impl Ages,
 ) -> Verdict {
     let item = LeafRecord { csn: entry.csn, entry: Some(entry.entry), expiry: entry.expiry };
     let older = current.is_none_or(|current| current.csn < entry.csn);
     // Of one version, who is younger; what is not there any more is older than all.
-    let younger = || {
+    let mut younger = || {
         let same = current.filter(|current| current.csn == entry.csn);
         let place = same.and_then(|current| current.entry);
         place.is_some_and(|place| ages.age_of(place, entry.csn).is_none_or(|age| age < entry.age))
@@ -90,7 +91,7 @@ mod tests {
     /// Ages are the places.
     struct ByPlace;
     impl Ages for ByPlace {
-        fn age_of(&self, entry: EntryRef, _: Csn) -> Option<u128> {
+        fn age_of(&mut self, entry: EntryRef, _: Csn) -> Option<u128> {
             (entry.offset != 0).then_some(u128::from(entry.offset))
         }
     }
@@ -112,7 +113,7 @@ mod tests {
             entry: line.map(place),
             expiry: UnixMillis::NEVER,
         });
-        judge(&entry, current.as_ref(), Csn(10), &ByPlace)
+        judge(&entry, current.as_ref(), Csn(10), &mut ByPlace)
     }
 
     fn sets(kind: EntryKind, csn: u64, line: u64, has: Option<Has>) -> bool {

@@ -21,7 +21,7 @@ pub struct Book {
 }
 
 impl Ages for Arc<Book> {
-    fn age_of(&self, entry: EntryRef, csn: Csn) -> Option<u128> {
+    fn age_of(&mut self, entry: EntryRef, csn: Csn) -> Option<u128> {
         let entries = self.entries.lock().expect("book");
         entries.get(&entry.offset).filter(|(have, _)| *have == csn).map(|(_, age)| *age)
     }
