@@ -57,15 +57,37 @@ impl Counts {
     }
 }
 
+/// A histogram that takes its memory, some 220 KiB, with its first value: of thousands of clients each has
+/// few kinds of operations, and to zero memory for all kinds would take the time of those that are measured.
+#[derive(Clone, Default)]
+struct Latencies(Option<Histogram<u64>>);
+
+impl Latencies {
+    #[inline]
+    fn record(&mut self, nanos: u64, count: u64) {
+        self.0.get_or_insert_with(histogram).saturating_record_n(nanos, count);
+    }
+
+    fn reset(&mut self) {
+        self.0.iter_mut().for_each(Histogram::reset);
+    }
+
+    fn add(&mut self, other: &Latencies) {
+        if let Some(other) = &other.0 {
+            self.0.get_or_insert_with(histogram).add(other).expect("equal bounds");
+        }
+    }
+}
+
 /// Latencies and counts.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Record {
     /// By kind of operation, in the order of [`OpKind::ALL`].
-    kinds: [Histogram<u64>; OpKind::ALL.len()],
+    kinds: [Latencies; OpKind::ALL.len()],
     /// The reads and updates inside read-modify-writes: part of YCSB's READ and UPDATE figures.
-    inner: [Histogram<u64>; 2],
+    inner: [Latencies; 2],
     /// Time from sending to answer in an open loop, where `kinds` counts from the intended start.
-    service: Histogram<u64>,
+    service: Latencies,
     /// Outcomes.
     pub counts: Counts,
 }
@@ -73,17 +95,12 @@ pub struct Record {
 impl Record {
     /// Nothing yet.
     pub fn new() -> Record {
-        Record {
-            kinds: std::array::from_fn(|_| histogram()),
-            inner: std::array::from_fn(|_| histogram()),
-            service: histogram(),
-            counts: Counts::default(),
-        }
+        Record::default()
     }
 
     /// Forgets the warm-up, except that values were wrong.
     pub fn reset(&mut self) {
-        self.kinds.iter_mut().chain(&mut self.inner).for_each(Histogram::reset);
+        self.kinds.iter_mut().chain(&mut self.inner).for_each(Latencies::reset);
         self.service.reset();
         self.counts = Counts { wrong: self.counts.wrong, ..Counts::default() };
     }
@@ -91,24 +108,24 @@ impl Record {
     /// `count` operations took `nanos` each.
     #[inline]
     pub fn operations(&mut self, kind: OpKind, nanos: u64, count: u64) {
-        self.kinds[kind as usize].saturating_record_n(nanos, count);
+        self.kinds[kind as usize].record(nanos, count);
         self.counts.operations += count;
     }
 
     /// The two halves of `count` read-modify-writes.
     pub fn halves(&mut self, read: u64, update: u64, count: u64) {
-        self.inner[0].saturating_record_n(read, count);
-        self.inner[1].saturating_record_n(update, count);
+        self.inner[0].record(read, count);
+        self.inner[1].record(update, count);
     }
 
     /// An operation of an open loop took `nanos` from sending to answer.
     pub fn service(&mut self, nanos: u64) {
-        self.service.saturating_record(nanos);
+        self.service.record(nanos, 1);
     }
 
     /// An operation that was due waited for `nanos` and was never sent.
     pub fn unsent(&mut self, kind: OpKind, nanos: u64) {
-        self.kinds[kind as usize].saturating_record(nanos);
+        self.kinds[kind as usize].record(nanos, 1);
         self.counts.unsent += 1;
     }
 
@@ -116,36 +133,30 @@ impl Record {
     pub fn add(&mut self, other: &Record) {
         let mine = self.kinds.iter_mut().chain(&mut self.inner).chain([&mut self.service]);
         let others = other.kinds.iter().chain(&other.inner).chain([&other.service]);
-        mine.zip(others).for_each(|(mine, other)| mine.add(other).expect("equal bounds"));
+        mine.zip(others).for_each(|(mine, other)| mine.add(other));
         self.counts.add(&other.counts);
     }
 
     /// All operations, each once.
     pub fn all(&self) -> Histogram<u64> {
-        let mut all = histogram();
-        self.kinds.iter().for_each(|kind| all.add(kind).expect("equal bounds"));
-        all
+        let mut all = Latencies::default();
+        self.kinds.iter().for_each(|kind| all.add(kind));
+        all.0.unwrap_or_else(histogram)
     }
 
     /// Operations of one kind; reads and updates include those inside read-modify-writes, as in YCSB.
     pub fn of(&self, kind: OpKind) -> Histogram<u64> {
         let mut of = self.kinds[kind as usize].clone();
         match kind {
-            OpKind::Read => of.add(&self.inner[0]).expect("equal bounds"),
-            OpKind::Update => of.add(&self.inner[1]).expect("equal bounds"),
+            OpKind::Read => of.add(&self.inner[0]),
+            OpKind::Update => of.add(&self.inner[1]),
             OpKind::Insert | OpKind::Scan | OpKind::ReadModifyWrite => {}
         }
-        of
+        of.0.unwrap_or_else(histogram)
     }
 
-    /// Times from sending to answer; empty in a closed loop, where they are the latencies.
-    pub fn services(&self) -> &Histogram<u64> {
-        &self.service
-    }
-}
-
-impl Default for Record {
-    fn default() -> Record {
-        Record::new()
+    /// Times from sending to answer; none in a closed loop, where they are the latencies.
+    pub fn services(&self) -> Option<&Histogram<u64>> {
+        self.service.0.as_ref().filter(|service| !service.is_empty())
     }
 }

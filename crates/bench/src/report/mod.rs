@@ -186,7 +186,7 @@ impl RunResult {
                 .filter(|(_, histogram)| !histogram.is_empty())
                 .map(|(kind, histogram)| (kind.name().to_string(), Latency::of(&histogram)))
                 .collect(),
-            service: Some(record.services()).filter(|service| !service.is_empty()).map(Latency::of),
+            service: record.services().map(Latency::of),
             client_cpu: cpu.client,
             server_cpu: cpu.server,
             leader_cpu: cpu.leader,
