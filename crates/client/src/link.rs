@@ -42,6 +42,11 @@ const LARGE_AT: u32 = LINES_AT + BATCH as u32 * limits::LINE as u32;
 const LARGE_PIECES: u32 = 4;
 const LANDING: u32 = LARGE_AT + LARGE_PIECES * limits::READ_MAX;
 
+/// The shortest and the longest sleep of a client that waits for a server. What comes wakes it, and so does
+/// the end of the connection.
+const REST_MIN: Duration = Duration::from_millis(1);
+const REST_MAX: Duration = Duration::from_secs(1);
+
 /// Why a step on the connection failed.
 #[derive(Debug)]
 pub(crate) enum Trouble {
@@ -327,7 +332,7 @@ impl<Q: QueuePair> Link<Q> {
         loop {
             // A look just after the doorbell would mostly be in vain, and is a call of the system on some
             // transports. The deadline counts once there was a wait: what completes at once is never late.
-            spin_and_wait(&mut self.qp, &mut self.spin, Nanos(0), Duration::from_millis(20));
+            self.rest(Duration::MAX, |now| deadline.end(now));
             self.pump();
             if self.reads_open == 0 {
                 break;
@@ -377,14 +382,26 @@ impl<Q: QueuePair> Link<Q> {
     /// Waits until there is something to poll, at most for so long. Room for the rest of a long message may
     /// come back silently.
     pub(crate) fn wait_for_news(&mut self, most: Duration) {
-        let most = if self.mailbox.is_sending() { most.min(Duration::from_millis(1)) } else { most };
-        spin_and_wait(&mut self.qp, &mut self.spin, Nanos(0), most);
+        let most = if self.mailbox.is_sending() { most.min(REST_MIN) } else { most };
+        spin_and_wait(&mut self.qp, &mut self.spin, Nanos(0), |_| most);
+    }
+
+    /// Waits until there is something to poll, or to look at: the deadline is over, or the leader of a group
+    /// has been silent for long; for `most` at most. A client that asks beside thousands of others waits for
+    /// long as a rule, and each look in vain would take the time of those who are answered.
+    pub(crate) fn rest(&mut self, most: Duration, deadline: impl FnOnce(Nanos) -> Nanos) {
+        let silent = if self.in_group() { self.heard + self.silence() } else { Nanos(u64::MAX) };
+        let longest = if self.mailbox.is_sending() { REST_MIN } else { most.min(REST_MAX) };
+        spin_and_wait(&mut self.qp, &mut self.spin, Nanos(0), |now| {
+            let left = deadline(now).min(silent).since(now);
+            Duration::from_nanos(left.0).clamp(REST_MIN, longest)
+        });
     }
 
     /// Waits until something happens, for at most a millisecond, and checks the deadline.
     pub(crate) fn wait_a_little(&mut self, deadline: &Deadline) -> Result<(), Trouble> {
         self.check(deadline)?;
-        self.wait_for_news(Duration::from_millis(1));
+        self.wait_for_news(REST_MIN);
         Ok(())
     }
 

@@ -24,7 +24,7 @@ use crate::flight::{InFlight, Reply, RequestId};
 use crate::link::{RingAnswer, Trouble};
 use crate::write::check;
 
-/// The longest wait before the connection is looked at.
+/// The longest wait while requests to other servers are under way, whose answers wait to be taken.
 const PAUSE: Duration = Duration::from_millis(20);
 /// The same while something is to be sent again, as nothing announces room for it.
 const PAUSE_SENDING: Duration = Duration::from_millis(1);
@@ -212,11 +212,16 @@ impl<T: Transport> Client<T> {
 
     /// Waits for the outcome of one request; others may finish meanwhile and wait for [`poll`](Self::poll).
     pub fn wait(&mut self, ticket: RequestId) -> Result<Reply, Error> {
-        self.wait_while(ticket, || {})
+        self.wait_while(ticket, || false)
     }
 
-    /// Waits for the outcome of one request, and calls `also` now and then.
-    pub(crate) fn wait_while(&mut self, ticket: RequestId, mut also: impl FnMut()) -> Result<Reply, Error> {
+    /// Waits for the outcome of one request, and calls `also` before it sleeps, which says whether to call it
+    /// again soon.
+    pub(crate) fn wait_while(
+        &mut self,
+        ticket: RequestId,
+        mut also: impl FnMut() -> bool,
+    ) -> Result<Reply, Error> {
         if let Some(link) = &mut self.link {
             link.qp.ring();
         }
@@ -237,20 +242,21 @@ impl<T: Transport> Client<T> {
             else {
                 return Err(Error::Invalid("no such request is open"));
             };
+            let most = match also() {
+                true => PAUSE,
+                false => Duration::MAX,
+            };
             match &mut self.link {
                 // Most answers come soon: whether one is to be expected at all is looked at later.
-                Some(link) if !waited && self.unsent.is_none() => link.wait_for_news(PAUSE),
-                _ => {
-                    also();
-                    self.await_more(deadline, ticket)?;
-                }
+                Some(link) if !waited && self.unsent.is_none() => link.rest(most, |_| deadline),
+                _ => self.await_more(most, deadline, ticket)?,
             }
             waited = true;
         }
     }
 
     /// Sleeps between polls, reconnects, or gives the request up as in doubt.
-    fn await_more(&mut self, deadline: Nanos, ticket: RequestId) -> Result<(), Error> {
+    fn await_more(&mut self, most: Duration, deadline: Nanos, ticket: RequestId) -> Result<(), Error> {
         let time = now();
         if time >= deadline {
             let open = self.open.iter_mut().find(|open| open.operation == ticket.0);
@@ -260,9 +266,9 @@ impl<T: Transport> Client<T> {
             return self.await_recovery(trouble, deadline, ticket);
         }
         let link = self.link.as_mut().expect("not broken");
-        // The wait is short, so that a goodbye or a death is noticed within the timeout. Nothing announces
-        // room for what is to be sent again.
-        link.wait_for_news(if self.unsent.is_some() { PAUSE_SENDING } else { PAUSE });
+        // Nothing announces room for what is to be sent again.
+        let most = if self.unsent.is_some() { PAUSE_SENDING } else { most };
+        link.rest(most, |_| deadline);
         Ok(())
     }
 

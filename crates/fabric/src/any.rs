@@ -157,6 +157,10 @@ impl QueuePair for AnyQp {
         either!(AnyQp, self, qp => qp.arm())
     }
     #[inline]
+    fn offers_core(&self) -> bool {
+        either!(AnyQp, self, qp => qp.offers_core())
+    }
+    #[inline]
     fn ready(&mut self) -> bool {
         either!(AnyQp, self, qp => qp.ready())
     }

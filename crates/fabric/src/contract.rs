@@ -336,6 +336,12 @@ pub trait QueuePair: Send {
     /// Whether there is something to poll. Looks once, and does not wait.
     fn ready(&mut self) -> bool;
 
+    /// Whether who looks for what comes offers its core between looks: what comes takes longer than to switch
+    /// threads, and needs a thread of the peer that may wait for this core (sockets).
+    fn offers_core(&self) -> bool {
+        false
+    }
+
     /// Sleeps until there is something to poll or the time is over; the caller polls in either case. Most
     /// threads look for a while before they do ([`spin_and_wait`](crate::spin_and_wait)).
     fn wait(&mut self, timeout: Duration);

@@ -7,13 +7,17 @@ use longarm_host::{AdaptiveSpin, now};
 
 use crate::QueuePair;
 
-/// Waits until there is something to poll, or the time is over: looks for as long as that pays, and sleeps
-/// then. What is waited for takes the peer about as long as `work`. What was posted must have been started
-/// before ([`QueuePair::ring`]).
-pub fn spin_and_wait(qp: &mut impl QueuePair, spin: &mut AdaptiveSpin, work: Nanos, timeout: Duration) {
-    let begun = now();
-    let until = begun + Nanos(timeout.as_nanos() as u64);
-    if !spin.look(begun, work, || qp.ready()) {
-        qp.wait(Duration::from_nanos(until.since(now()).0));
+/// Waits until there is something to poll: looks for as long as that pays, and sleeps then, for as long as
+/// `most` says of the moment at which it begins to. What is waited for takes the peer about as long as
+/// `work`. What was posted must have been started before ([`QueuePair::ring`]).
+pub fn spin_and_wait(
+    qp: &mut impl QueuePair,
+    spin: &mut AdaptiveSpin,
+    work: Nanos,
+    most: impl FnOnce(Nanos) -> Duration,
+) {
+    let offers = qp.offers_core();
+    if !spin.look(now(), work, offers, || qp.ready()) {
+        qp.wait(most(now()));
     }
 }

@@ -5,11 +5,17 @@
 //!     and one in many looks again. The more of these are in vain, the fewer there are.
 //! (2) It looks while it has a core to itself: once the core is taken from it, it sleeps at once for some
 //!     milliseconds, and for twice as long if that happens again soon.
-//! (3) Nobody need set anything: the bound is the longest time for which it ever pays to look.
+//! (3) Where waits take longer than to switch threads (a socket), it offers the core now and then, and at
+//!     each look when it tries again after (2). If another thread takes
+//!     that twice in a row, it sleeps as after (2): those that wait for the core would wait for the end of
+//!     its slice, milliseconds. One try in some begins without offers: two threads that share a core while
+//!     another one is idle are parted by the scheduler only if both go on.
+//! (4) Nobody need set anything: the bound is the longest time for which it ever pays to look.
 
 use longarm_base::Nanos;
 
 use crate::now;
+use crate::world::is_simulated;
 
 /// Looks between two readings of the clock.
 const LOOKS: u32 = 8;
@@ -30,6 +36,17 @@ const SWITCH: Nanos = Nanos::from_micros(4);
 /// a core by chance part before.
 const LOST: Nanos = Nanos::from_millis(5);
 const WITHIN: Nanos = Nanos::from_millis(20);
+/// An offer that takes so long was taken: another thread had the core meanwhile.
+const ACCEPTED: Nanos = Nanos::from_micros(2);
+/// Offers in a row that are taken before the thread rests: an interrupt looks like one. One that costs a
+/// slice is enough, as there is a thread that does not rest.
+const ACCEPTED_MAX: u32 = 2;
+const DEAR: Nanos = Nanos::from_micros(500);
+/// The time between two offers of a thread that keeps its core.
+const OFFERS: Nanos = Nanos::from_millis(1);
+/// One try in so many makes no offers for so long.
+const BOLD: u32 = 8;
+const BOLD_FOR: Nanos = Nanos::from_millis(10);
 /// For how long a thread sleeps at once after its core was taken from it: at first, and at most.
 const REST: Nanos = Nanos::from_millis(2);
 const REST_MAX: Nanos = Nanos::from_millis(256);
@@ -51,6 +68,10 @@ pub struct AdaptiveSpin {
     taken: Nanos,
     since: Nanos,
     lost: Nanos,
+    /// When the core was offered last, offers in a row that were taken, and how often the thread has rested.
+    offered: Nanos,
+    accepted: u32,
+    rests: u32,
     /// Until when the thread sleeps at once, and for how long if its core is taken again.
     rest_until: Nanos,
     rest: Nanos,
@@ -74,6 +95,9 @@ impl AdaptiveSpin {
             taken: Nanos(0),
             since: Nanos(0),
             lost: Nanos(0),
+            offered: Nanos(0),
+            accepted: 0,
+            rests: 0,
             rest_until: Nanos(0),
             rest: REST,
             begun: Nanos(0),
@@ -82,11 +106,17 @@ impl AdaptiveSpin {
         }
     }
 
-    /// A wait begins, for what takes so long to make at least: looks for it as long as that pays. Whether
-    /// `ready` said that it is there; if not, the thread sleeps now.
+    /// A wait begins, for what takes so long to make at least: looks for it as long as that pays, and offers
+    /// the core between looks if `offers`. Whether `ready` said that it is there; if not, the thread sleeps
+    /// now.
     #[inline]
-    pub fn look(&mut self, begun: Nanos, work: Nanos, mut ready: impl FnMut() -> bool) -> bool {
+    pub fn look(&mut self, begun: Nanos, work: Nanos, offers: bool, mut ready: impl FnMut() -> bool) -> bool {
         let mut looks = self.begin(begun, work);
+        // What is there before the wait begins says nothing of how long waits are: where a thread is woken by
+        // what this one sends, and takes its core, the answer comes before the call returns.
+        if looks && ready() {
+            return true;
+        }
         while looks {
             for _ in 0..LOOKS {
                 if ready() {
@@ -95,7 +125,7 @@ impl AdaptiveSpin {
                 }
                 std::hint::spin_loop();
             }
-            looks = self.looks_again(now());
+            looks = self.looks_again(now()) && (!offers || self.offer());
         }
         false
     }
@@ -128,6 +158,45 @@ impl AdaptiveSpin {
             self.sleeps_now = true;
         } else if now.since(self.begun) >= self.within {
             self.missed();
+            self.sleeps_now = true;
+        }
+        !self.sleeps_now
+    }
+
+    /// After a look in vain: offers the core, if that is due; whether to look again. If not, the thread
+    /// sleeps now. In a simulated world each thread has a core.
+    #[inline]
+    pub fn offer(&mut self) -> bool {
+        if !self.offers_now() || is_simulated() {
+            return true;
+        }
+        std::thread::yield_now();
+        self.offered(now())
+    }
+
+    /// Whether an offer is due at the look that was just made.
+    fn offers_now(&self) -> bool {
+        let is_bold = self.rests.is_multiple_of(BOLD) && self.looked.since(self.rest_until) < BOLD_FOR;
+        let is_due = self.accepted > 0 || self.looked.since(self.offered) >= OFFERS;
+        !is_bold && (is_due || !self.keeps(self.looked))
+    }
+
+    /// Whether it has kept its core for longer than it rested, and than it takes to see that it does not.
+    fn keeps(&self, now: Nanos) -> bool {
+        now.since(self.rest_until) > self.rest.max(Nanos(4 * WITHIN.0))
+    }
+
+    /// An offer ended now, that began when it was looked last.
+    fn offered(&mut self, now: Nanos) -> bool {
+        let time = now.since(self.looked);
+        (self.looked, self.offered) = (now, now);
+        if time < ACCEPTED {
+            self.accepted = 0;
+            return true;
+        }
+        (self.taken, self.accepted) = (now, self.accepted + 1);
+        if self.accepted >= ACCEPTED_MAX || time >= DEAR {
+            self.rest(now);
             self.sleeps_now = true;
         }
         !self.sleeps_now
@@ -180,12 +249,15 @@ impl AdaptiveSpin {
             (self.since, self.lost) = (now, Nanos(0));
         }
         self.lost = self.lost + time;
-        if self.lost < LOST {
-            return;
+        if self.lost >= LOST {
+            self.rest(now);
         }
-        self.lost = Nanos(0);
-        // It kept its core for longer than it rested, and than it takes to see that it does not.
-        if now.since(self.rest_until) > self.rest.max(Nanos(4 * WITHIN.0)) {
+    }
+
+    /// Others want the core: sleeps at once for a while.
+    fn rest(&mut self, now: Nanos) {
+        (self.lost, self.accepted, self.rests) = (Nanos(0), 0, self.rests.wrapping_add(1));
+        if self.keeps(now) {
             self.rest = REST;
         }
         self.rest_until = now + self.rest;
@@ -315,6 +387,87 @@ mod tests {
             assert_eq!(waiter.waits(3_000, Nanos::from_micros(9), STEP), 0);
             assert!(!waiter.wait(slice, slice));
         }
+    }
+
+    /// A wait of 40 microseconds that looks every few, in which an offer takes as long as `take` says;
+    /// whether it slept.
+    fn offers(spin: &mut AdaptiveSpin, now: &mut Nanos, mut take: impl FnMut() -> Nanos) -> bool {
+        let begun = *now;
+        let mut looks = spin.begin(*now, Nanos(0));
+        while looks && now.since(begun) < Nanos::from_micros(40) {
+            *now = *now + Nanos::from_micros(3);
+            looks = spin.looks_again(*now);
+            if looks && spin.offers_now() {
+                *now = *now + take();
+                looks = spin.offered(*now);
+            }
+        }
+        if looks {
+            spin.end(*now);
+        }
+        *now = *now + STEP;
+        !looks
+    }
+
+    const FREE: Nanos = Nanos(200);
+    const OTHERS: Nanos = Nanos::from_micros(15);
+
+    #[test]
+    fn a_core_that_others_take_when_it_is_offered_is_left_to_them_soon() {
+        let (mut spin, mut now) = (AdaptiveSpin::new(BOUND), Nanos::from_millis(1_000));
+        let mut made = 0;
+        let mut interrupts = || {
+            made += 1;
+            if made % 2 == 0 { FREE } else { OTHERS }
+        };
+        assert!((0..10_000).all(|_| !offers(&mut spin, &mut now, &mut interrupts)));
+        let mut rests = Vec::new();
+        for try_again in 1..20 {
+            let tried = now;
+            while !offers(&mut spin, &mut now, || OTHERS) {}
+            let bold = (try_again - 1) % BOLD == 0 && try_again > 1;
+            let most = if bold { BOLD_FOR + Nanos::from_millis(1) } else { Nanos::from_millis(2) };
+            assert!(now.since(tried) < most, "{try_again}: {:?}", now.since(tried));
+            let began = now;
+            while !spin.begin(now, Nanos(0)) {
+                now = now + Nanos::from_micros(10);
+            }
+            rests.push(now.since(began).0 / 1_000_000);
+        }
+        assert!(rests.is_sorted() && rests[0] <= 2 && rests[18] >= 200, "{rests:?}");
+        // Nobody wants it any more.
+        let began = now;
+        assert!((0..20_000).all(|_| !offers(&mut spin, &mut now, || FREE)));
+        assert!(now.since(began) > Nanos::from_millis(500));
+        assert!((0..10_000).all(|_| !offers(&mut spin, &mut now, &mut interrupts)));
+    }
+
+    #[test]
+    fn an_offer_that_costs_a_slice_is_the_last_for_a_while() {
+        let (mut spin, mut now) = (AdaptiveSpin::new(BOUND), Nanos::from_millis(1_000));
+        while !offers(&mut spin, &mut now, || Nanos::from_millis(3)) {}
+        assert!(now < Nanos::from_millis(1_005) && !spin.begin(now, Nanos(0)));
+    }
+
+    #[test]
+    fn what_is_there_at_once_says_nothing_of_waits() {
+        let mut spin = AdaptiveSpin::new(BOUND);
+        let mut now = Nanos::from_millis(1);
+        let mut looked = 0;
+        for wait in 0..20_000 {
+            now = now + Nanos::from_micros(400);
+            if wait % 8 > 0 {
+                spin.look(now, Nanos(0), false, || true);
+                continue;
+            }
+            if spin.begin(now, Nanos(0)) {
+                looked += 1;
+                while spin.looks_again(now) {
+                    now = now + STEP;
+                }
+            }
+        }
+        assert!(looked < 100, "{looked} of 2500 waits were looked for in vain");
     }
 
     #[test]

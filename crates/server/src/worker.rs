@@ -84,8 +84,9 @@ impl<Q: QueuePair> Worker<Q> {
                     idle += 1;
                     let looks = match idle {
                         1 => spin.begin(now(), Nanos(0)),
-                        // No yield: on a loaded machine it costs a whole slice, sleeping costs a wake-up.
-                        _ => !idle.is_multiple_of(ROUNDS_A_LOOK) || spin.looks_again(now()),
+                        _ if !idle.is_multiple_of(ROUNDS_A_LOOK) => true,
+                        // A worker over shared memory is looked for itself: it keeps its core.
+                        _ => spin.looks_again(now()) && (!self.inbox.channel.drives() || spin.offer()),
                     };
                     if looks {
                         std::hint::spin_loop();

@@ -55,10 +55,13 @@ impl<T: Transport + Clone> ClusterClient<T> {
         let Some((Some(client), more)) = rest.split_first_mut() else {
             return Err(Error::Invalid("no such request is open"));
         };
-        let mut also = || others.iter_mut().chain(&mut *more).flatten().for_each(Client::go_on);
         // The other groups' doorbells ring before this thread sleeps.
-        also();
-        client.wait_while(ticket, also)
+        client.wait_while(ticket, || {
+            others.iter_mut().chain(&mut *more).flatten().fold(false, |more, client| {
+                client.go_on();
+                more | (client.in_flight() > 0)
+            })
+        })
     }
 
     /// Requests without an answer yet.

@@ -200,7 +200,7 @@ impl<Q: QueuePair> ScanLink<Q> {
     }
 
     fn wait_for_news(&mut self, work: Nanos) {
-        spin_and_wait(&mut self.qp, &mut self.spin, work, PAUSE);
+        spin_and_wait(&mut self.qp, &mut self.spin, work, |_| PAUSE);
     }
 
     /// The value of an item of this key and version, which is in this entry of the replica's arena; `None` if

@@ -446,7 +446,7 @@ impl<C: Combined> Combiner<C> {
 fn wait<O, R>(own: &Waiter<O, R>, until: Nanos, spin: &mut AdaptiveSpin) -> bool {
     step();
     let news = || own.signal.get() != WAITS;
-    let came = spin.look(now(), Nanos(0), news) || own.signal.wait_while(WAITS, until);
+    let came = spin.look(now(), Nanos(0), false, news) || own.signal.wait_while(WAITS, until);
     step();
     own.signal.replace(CALLED, WAITS);
     came

@@ -89,6 +89,7 @@ impl Alone {
         if !self.dry {
             self.pump();
         }
+        let mut late = false;
         while self.inbox.is_empty() && self.session.broken().is_none() {
             let left = timeout.saturating_sub(start.elapsed());
             if left.is_zero() {
@@ -96,8 +97,9 @@ impl Alone {
             }
             let blocked = self.rung && !self.session.out.is_empty() || self.codec.wants_write();
             let what = if blocked { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-            if !blocked && self.dry && left >= socket::AWAIT {
+            if !blocked && self.dry && !late && left >= socket::AWAIT {
                 let received = socket::await_bytes(&self.socket, &mut self.raw, INPUT);
+                late = received == Received::Empty;
                 self.take(received);
                 self.answer();
                 continue;

@@ -100,7 +100,7 @@ impl Nic {
                 }
                 (false, false) => (looks, waits) = (spin.begin(now(), Nanos(0)), true),
                 // No yield: on a loaded machine it costs a whole slice, sleeping costs a wake-up.
-                (false, true) => looks = spin.looks_again(now()),
+                (false, true) => looks = spin.looks_again(now()) && spin.offer(),
             }
         }
     }

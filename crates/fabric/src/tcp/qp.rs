@@ -126,6 +126,10 @@ impl QueuePair for TcpQp {
         }
     }
 
+    fn offers_core(&self) -> bool {
+        true
+    }
+
     fn ready(&mut self) -> bool {
         match &mut self.side {
             TcpQpKind::Alone(alone) => alone.ready(),

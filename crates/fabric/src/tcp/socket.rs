@@ -27,8 +27,9 @@ pub fn receive(socket: &TcpStream, into: &mut Buffer, most: usize) -> Received {
     read(socket, into, most, RecvFlags::DONTWAIT)
 }
 
-/// Has [`await_bytes`] wait for no longer than this. The kernel rounds it up to its ticks.
-pub const AWAIT: Duration = Duration::from_millis(10);
+/// Has [`await_bytes`] wait for no longer than this. The kernel rounds it up to its ticks. It is longer than
+/// the peer takes that serves a thousand others first: to wake in vain would take their time.
+pub const AWAIT: Duration = Duration::from_millis(100);
 
 /// Prepares a socket that one thread reads for [`await_bytes`].
 pub fn let_wait(socket: &TcpStream) -> std::io::Result<()> {
