@@ -156,6 +156,12 @@ impl QueuePair for AnyQp {
     fn arm(&mut self) -> bool {
         either!(AnyQp, self, qp => qp.arm())
     }
+    fn came_in_on(&mut self) -> Option<u32> {
+        either!(AnyQp, self, qp => qp.came_in_on())
+    }
+    fn move_to(&mut self, channel: &Channel) -> bool {
+        either!(AnyQp, self, qp => qp.move_to(channel))
+    }
     #[inline]
     fn offers_core(&self) -> bool {
         either!(AnyQp, self, qp => qp.offers_core())

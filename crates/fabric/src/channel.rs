@@ -173,9 +173,9 @@ impl Channel {
         true
     }
 
-    /// The waiting thread serves the connection of this name no more.
-    pub(crate) fn leave(&self, token: u64) {
-        self.sockets().leave(token);
+    /// The waiting thread serves the connection of this name no more; the connection, if it did.
+    pub(crate) fn leave(&self, token: u64) -> Option<Arc<dyn Driven>> {
+        self.sockets().leave(token)
     }
 
     /// Whether the waiting thread has connections to serve: it has to look again and again.
@@ -262,12 +262,13 @@ impl Sockets {
         true
     }
 
-    fn leave(&self, token: u64) {
-        if let Some(driven) = &mut *self.driven() {
-            driven.remove(&token);
-            // Release: as in `enter`.
-            self.drives.store(driven.len(), Ordering::Release);
-        }
+    fn leave(&self, token: u64) -> Option<Arc<dyn Driven>> {
+        let mut driven = self.driven();
+        let driven = driven.as_mut()?;
+        let left = driven.remove(&token);
+        // Release: as in `enter`.
+        self.drives.store(driven.len(), Ordering::Release);
+        left
     }
 }
 

@@ -355,6 +355,20 @@ pub trait QueuePair: Send {
         None
     }
 
+    /// Of an accepted side that the thread of its channel serves: the core on which the kernel took in what
+    /// the peer sent last, if something came since this was asked last. Over a loopback that is the peer's
+    /// core.
+    /// `None` where nobody tells.
+    fn came_in_on(&mut self) -> Option<u32> {
+        None
+    }
+
+    /// Of the same, by that thread: has the thread of another channel serve it from now on, and `told` name
+    /// it there. `false`, and nothing done, where it stays.
+    fn move_to(&mut self, _channel: &Channel) -> bool {
+        false
+    }
+
     /// `Ok` while the connection stands.
     fn state(&self) -> Result<(), Broken>;
 

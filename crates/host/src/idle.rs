@@ -15,6 +15,11 @@ pub fn cores() -> usize {
     }
 }
 
+/// The core on which this thread runs. It may run on another one by now.
+pub fn core() -> u32 {
+    rustix::thread::sched_getcpu() as u32
+}
+
 /// How long all cores together have been to spare since the machine started, if it says so (`/proc/stat`, in
 /// ticks of some 10 ms): idle, or with processes of a lower priority, which yield to others. `None` in a
 /// simulated world: its cores have nothing to share.

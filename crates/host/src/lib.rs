@@ -28,7 +28,7 @@ mod tests;
 
 pub use chance::random;
 pub use clock::{now, unix};
-pub use idle::{cores, idle};
+pub use idle::{core, cores, idle};
 pub use lock::Mutex;
 pub use observe::observe;
 pub use offers::Offers;

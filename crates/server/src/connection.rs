@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use longarm_base::limits::QUEUE_DEPTH;
 use longarm_base::{Csn, Nanos};
 use longarm_fabric::ring::{BadFrame, Mailbox};
-use longarm_fabric::{Broken, Completion, Completions, PostError, QueuePair, Told};
+use longarm_fabric::{Broken, Channel, Completion, Completions, PostError, QueuePair, Told};
 use longarm_host::Mutex;
 use longarm_host::observe::{Observation, observe};
 use longarm_wire::{Bad, Request, RequestKind, Response, Status};
@@ -188,6 +188,16 @@ impl<Q: QueuePair> Connection<Q> {
             execution.shared.log(&format!("client {name:?} ({peer}) is gone: {why}"));
         }
         false
+    }
+
+    /// The core on which its requests came in, if some did since this was asked last and it can be told.
+    pub fn came_in_on(&mut self) -> Option<u32> {
+        self.qp.came_in_on()
+    }
+
+    /// Has another worker's channel serve it, unless something of it is under way here. Whether it does.
+    pub fn move_to(&mut self, channel: &Channel) -> bool {
+        !self.owes() && self.next == self.done.as_slice().len() && self.qp.move_to(channel)
     }
 
     /// How the worker's channel tells of it; `None` if the worker has to look.

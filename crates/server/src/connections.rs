@@ -14,6 +14,7 @@ use longarm_fabric::{Channel, QueuePair, Told};
 
 use crate::connection::{Connection, Turn};
 use crate::execute::Execution;
+use crate::steer::{self, Steering, Strayed};
 
 /// Looks in vain at a connection that the channel does not tell of by itself, before it rests.
 const LOOKS: u32 = 4096;
@@ -28,6 +29,8 @@ struct Held<Q> {
     is_active: bool,
     /// Turns without anything to do.
     quiet: u32,
+    /// Whether it seems to belong to another worker.
+    strayed: Strayed,
 }
 
 /// The connections of a worker.
@@ -42,13 +45,15 @@ pub(crate) struct Connections<Q> {
     ready: Vec<u64>,
     channel: Channel,
     rounds: u32,
+    /// Where the next look for those that belong to other workers begins.
+    looked: usize,
 }
 
 impl<Q: QueuePair> Connections<Q> {
     /// None yet; the channel tells of them.
     pub fn new(channel: Channel) -> Connections<Q> {
         let (held, free, named, active, ready) = Default::default();
-        Connections { held, free, named, active, ready, channel, rounds: 0 }
+        Connections { held, free, named, active, ready, channel, rounds: 0, looked: 0 }
     }
 
     /// Whether clients that are served by calls of the system may want the worker's core. One of shared
@@ -60,7 +65,7 @@ impl<Q: QueuePair> Connections<Q> {
     /// Adds one, which is looked at in the next round.
     pub fn add(&mut self, connection: Connection<Q>) {
         let told = connection.told();
-        let held = Some(Held { connection, told, is_active: true, quiet: 0 });
+        let held = Some(Held { connection, told, is_active: true, quiet: 0, strayed: Strayed::default() });
         let at = match self.free.pop() {
             Some(at) => {
                 self.held[at] = held;
@@ -147,7 +152,7 @@ impl<Q: QueuePair> Connections<Q> {
 
     /// Whether one that has nothing to do rests from now on, until the channel names it.
     fn is_to_rest(&mut self, at: usize) -> bool {
-        let Held { connection, told, is_active, quiet } = self.at(at);
+        let Held { connection, told, is_active, quiet, .. } = self.at(at);
         let rests = match told {
             Some(Told::Always(_)) => true,
             // Asked for last, so that nothing comes unseen between.
@@ -160,12 +165,49 @@ impl<Q: QueuePair> Connections<Q> {
 
     fn remove(&mut self, index: usize) -> Connection<Q> {
         let at = self.active.swap_remove(index);
-        let held = self.held[at].take().expect("active ones are here");
+        self.release(at)
+    }
+
+    fn release(&mut self, at: usize) -> Connection<Q> {
+        let held = self.held[at].take().expect("it is here");
         self.free.push(at);
         if let Some(told) = held.told {
             self.named.remove(&told.name());
         }
         held.connection
+    }
+
+    /// Looks where the requests of some connections came in, and gives those to `give` that belong to another
+    /// worker, of which `channel` says where it waits. How many had requests since the look before, of all.
+    pub fn steer<'c>(
+        &mut self,
+        steering: &mut Steering,
+        channel: &dyn Fn(usize) -> &'c Channel,
+        give: &mut dyn FnMut(usize, Connection<Q>),
+    ) -> usize {
+        let all = self.held.len();
+        let looks = all.min(steer::LOOKS);
+        let mut seen = 0;
+        for _ in 0..looks {
+            self.looked = (self.looked + 1) % all;
+            let Some(Held { connection, strayed, .. }) = &mut self.held[self.looked] else { continue };
+            let Some(core) = connection.came_in_on() else { continue };
+            seen += 1;
+            let to = steering.judge(strayed, core);
+            if let Some(to) = to.filter(|to| connection.move_to(channel(*to))) {
+                steering.moved(to);
+                give(to, self.take(self.looked));
+            }
+        }
+        seen * all / looks.max(1)
+    }
+
+    /// Takes a connection away, which rests or does not.
+    fn take(&mut self, at: usize) -> Connection<Q> {
+        match self.active.iter().position(|active| *active == at) {
+            Some(index) => self.remove(index),
+            None => self.release(at),
+        }
     }
 
     /// Asks to be woken by each connection that is looked at; whether one of them has something already.

@@ -29,6 +29,7 @@ mod saved;
 mod shared;
 mod start;
 mod stats;
+mod steer;
 mod stop;
 mod sweep;
 mod term;

@@ -34,6 +34,11 @@ pub(crate) struct Shared {
     /// A flag by which tests make workers hang.
     #[cfg(test)]
     pub hang: AtomicBool,
+    /// A flag by which tests make connections move to the next worker, and how many did.
+    #[cfg(test)]
+    pub wanders: AtomicBool,
+    #[cfg(test)]
+    pub moves: AtomicU64,
 }
 
 /// What a replica tells of itself to the threads that serve while it leads; nothing for a server without
@@ -66,6 +71,10 @@ impl Shared {
             grow_failed: AtomicBool::new(false),
             #[cfg(test)]
             hang: AtomicBool::new(false),
+            #[cfg(test)]
+            wanders: AtomicBool::new(false),
+            #[cfg(test)]
+            moves: AtomicU64::new(0),
         }
     }
 

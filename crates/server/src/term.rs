@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use longarm_base::Nanos;
 use longarm_fabric::{Channel, QueuePair};
-use longarm_group::{NewTerm, Replication, Service, StartError, Waker};
+use longarm_group::{NewTerm, Pulse, Replication, Service, StartError, Waker};
 use longarm_host::Mutex;
 use longarm_ordered::OrderedStats;
 
@@ -39,15 +39,17 @@ pub(crate) fn start<Q: QueuePair + 'static>(
     };
     streams.resize_with(core.pulses.len() + 1, || None);
     let last = streams.pop().flatten().zip(releases);
-    let (mut inboxes, mut wakers) = (Vec::new(), Vec::new());
-    for (stream, (pulse, replicator)) in core.pulses.iter().zip(streams).enumerate() {
+    let inbox = |pulse: &Arc<Pulse>| {
         let channel = Channel::driving().map_err(|e| StartError::Os("make an event counter", e))?;
-        let inbox = Arc::new(WorkerInbox::new(channel.clone(), pulse.clone()));
-        let worker =
-            Worker::new(shared.clone(), inbox.clone(), core.engine.worker_context(stream as u16), replicator);
-        threads.add_worker(stream, channel.clone(), move || worker.run())?;
-        wakers.push(Waker::Worker(channel));
-        inboxes.push(inbox);
+        Ok(Arc::new(WorkerInbox::new(channel, pulse.clone())))
+    };
+    let inboxes = core.pulses.iter().map(inbox).collect::<Result<Vec<_>, StartError>>()?;
+    let mut wakers = Vec::new();
+    for (stream, (inbox, replicator)) in inboxes.iter().zip(streams).enumerate() {
+        let context = core.engine.worker_context(stream as u16);
+        let worker = Worker::new(shared.clone(), stream, inboxes.clone(), context, replicator);
+        threads.add_worker(stream, inbox.channel.clone(), move || worker.run())?;
+        wakers.push(Waker::Worker(inbox.channel.clone()));
     }
     let context = core.engine.worker_context(core.pulses.len() as u16);
     let maintenance = Maintenance::new(shared.clone(), context, last);

@@ -14,6 +14,7 @@ use crate::connection::{BATCH, Connection, Turn};
 use crate::connections::Connections;
 use crate::execute::Execution;
 use crate::shared::Shared;
+use crate::steer::{self, Seat, Steering};
 use crate::worker_inbox::WorkerInbox;
 use longarm_engine::WorkerContext;
 use longarm_group::Phase;
@@ -29,11 +30,20 @@ const BEHIND_SLEEP: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_millis(20);
 /// Idle rounds between two looks at the clock.
 const ROUNDS_A_LOOK: u32 = 32;
+/// Rounds between two looks whether it is time to look at connections that belong to other workers.
+const ROUNDS_A_STEERING: u32 = 64;
 
 /// One worker's thread.
 pub(crate) struct Worker<Q> {
     shared: Arc<Shared>,
     inbox: Arc<WorkerInbox<Q>>,
+    /// The inboxes of all workers, and which of them is this one's.
+    inboxes: Vec<Arc<WorkerInbox<Q>>>,
+    own: usize,
+    /// Rounds, and when the worker looks next which connections belong to others.
+    rounds: u32,
+    steers: Nanos,
+    cores: usize,
     context: WorkerContext<Mapped>,
     connections: Connections<Q>,
     /// In a group: its stream's way to the followers.
@@ -43,17 +53,33 @@ pub(crate) struct Worker<Q> {
 }
 
 impl<Q: QueuePair> Worker<Q> {
+    /// The worker with the inbox of this number.
     pub fn new(
         shared: Arc<Shared>,
-        inbox: Arc<WorkerInbox<Q>>,
+        own: usize,
+        inboxes: Vec<Arc<WorkerInbox<Q>>>,
         context: WorkerContext<Mapped>,
         mut replicator: Option<Replicator<Q, Mapped>>,
     ) -> Worker<Q> {
+        let inbox = inboxes[own].clone();
         if let Some(replicator) = &mut replicator {
             replicator.sleep_on(inbox.channel.clone());
         }
         let connections = Connections::new(inbox.channel.clone());
-        Worker { shared, inbox, context, connections, replicator, replicating: false }
+        let (rounds, steers, replicating) = (0, Nanos(0), false);
+        Worker {
+            shared,
+            inbox,
+            inboxes,
+            own,
+            rounds,
+            steers,
+            cores: longarm_host::cores(),
+            context,
+            connections,
+            replicator,
+            replicating,
+        }
     }
 
     /// Serves until the server closes.
@@ -62,7 +88,7 @@ impl<Q: QueuePair> Worker<Q> {
         let (mut idle, mut offers) = (0u32, Offers::default());
         loop {
             match self.shared.core.phase() {
-                Phase::Forming | Phase::Serving => {}
+                Phase::Forming | Phase::Serving => self.steer(),
                 Phase::Draining if self.inbox.pulse.is_drained() => {}
                 Phase::Draining => self.drain(),
                 Phase::Closing => return self.close(),
@@ -97,6 +123,34 @@ impl<Q: QueuePair> Worker<Q> {
                 }
             }
         }
+    }
+
+    /// Gives connections to the workers on whose cores their requests come in. In a group the entries of a
+    /// client stay in one stream.
+    fn steer(&mut self) {
+        self.rounds = self.rounds.wrapping_add(1);
+        let may = self.inboxes.len() > 1 && self.replicator.is_none() && self.inbox.channel.drives();
+        if !may || !self.rounds.is_multiple_of(ROUNDS_A_STEERING) || now() < self.steers {
+            return;
+        }
+        self.steers = now() + steer::EVERY;
+        let core = longarm_host::core();
+        let mut seats: Vec<Seat> = self.inboxes.iter().map(|inbox| inbox.whereabouts.seen()).collect();
+        seats[self.own].core = core;
+        let (own, inboxes) = (&self.inbox, &self.inboxes);
+        let mut steering = Steering::new(self.own, seats, self.cores);
+        #[cfg(test)]
+        self.wander(&mut steering);
+        let seen = self.connections.steer(&mut steering, &|to| &inboxes[to].channel, &mut |to, moved| {
+            // Relaxed: hints for spreading the load.
+            own.pulse.load.fetch_sub(1, Ordering::Relaxed);
+            inboxes[to].pulse.load.fetch_add(1, Ordering::Relaxed);
+            inboxes[to].put(moved);
+            // Relaxed: a figure of tests.
+            #[cfg(test)]
+            self.shared.moves.fetch_add(1, Ordering::Relaxed);
+        });
+        self.inbox.whereabouts.show(core, seen);
     }
 
     /// Makes one turn of every connection; returns the most urgent of their results.
@@ -197,6 +251,12 @@ impl<Q: QueuePair> Worker<Q> {
         if let Some(replicator) = &mut self.replicator {
             replicator.end();
         }
+    }
+
+    #[cfg(test)]
+    fn wander(&self, steering: &mut Steering) {
+        // Relaxed: a test sets it, and the worker sees it sooner or later.
+        steering.wanders = self.shared.wanders.load(Ordering::Relaxed);
     }
 
     #[cfg(test)]

@@ -35,18 +35,21 @@ const READ_CHUNK: usize = 128 << 10;
 #[derive(Debug)]
 pub struct TcpLink {
     pub(super) socket: Arc<TcpStream>,
-    pub(super) token: u64,
-    poller: Arc<Poller>,
-    channel: Channel,
     /// The NIC is whoever waits on the channel, and needs no notification.
     driven: bool,
     news: AtomicBool,
+    /// Bytes came since the user asked where from.
+    came: AtomicBool,
     state: Mutex<LinkState>,
     moved: Condvar,
 }
 
 #[derive(Debug)]
 struct LinkState {
+    /// Under which name who waits for it, and the channel of its user.
+    token: u64,
+    poller: Arc<Poller>,
+    channel: Channel,
     session: TcpSession,
     codec: Codec,
     relay: Relay,
@@ -86,6 +89,9 @@ impl TcpLink {
         driven: bool,
     ) -> Arc<TcpLink> {
         let state = LinkState {
+            token: poller.token(),
+            poller: poller.clone(),
+            channel: channel.clone(),
             session,
             codec,
             relay: Relay::default(),
@@ -98,11 +104,9 @@ impl TcpLink {
         };
         Arc::new(TcpLink {
             socket,
-            token: poller.token(),
-            poller: poller.clone(),
-            channel: channel.clone(),
             driven,
             news: AtomicBool::new(false),
+            came: AtomicBool::new(false),
             state: Mutex::new(state),
             moved: Condvar::new(),
         })
@@ -119,7 +123,48 @@ impl TcpLink {
         // Under the lock: a user who rang before told epoll nothing, whatever it noted.
         let mut state = self.lock();
         state.interest = EventFlags::IN | EventFlags::OUT;
-        self.poller.add(&self.socket, self.token, state.interest)
+        state.poller.add(&self.socket, state.token, state.interest)
+    }
+
+    /// The name under which it is waited for.
+    pub fn token(&self) -> u64 {
+        self.lock().token
+    }
+
+    /// User, which is the thread that serves the link: has the thread of another channel serve it. It wakes,
+    /// and looks at what has come. Whether it does; a link that is over ends where it is.
+    pub fn move_to(&self, channel: &Channel) -> bool {
+        let Some(poller) = channel.poller().filter(|_| self.driven) else { return false };
+        // Under the lock: nobody sends or tells meanwhile.
+        let mut state = self.lock();
+        if state.session.broken().is_some() {
+            return false;
+        }
+        let Some(link) = state.channel.leave(state.token) else { return false };
+        let token = poller.token();
+        if !channel.enter(token, link.clone()) {
+            state.channel.enter(state.token, link);
+            return false;
+        }
+        state.poller.forget(&self.socket);
+        (state.token, state.poller, state.channel) = (token, poller.clone(), channel.clone());
+        state.interest = EventFlags::IN | EventFlags::OUT;
+        if let Err(error) = poller.add(&self.socket, token, state.interest) {
+            channel.leave(token);
+            let LinkState { session, relay, .. } = &mut *state;
+            session.lose(&format!("it cannot be waited for: {error}"), relay);
+            stream::leave(&self.socket);
+        }
+        true
+    }
+
+    /// User: the core on which the kernel took in the last bytes, if some came since this was asked last.
+    pub fn came_in_on(&self) -> Option<u32> {
+        // Relaxed: a hint, which its own thread set.
+        if !self.came.swap(false, Ordering::Relaxed) {
+            return None;
+        }
+        rustix::net::sockopt::socket_incoming_cpu(&self.socket).ok()
     }
 
     /// NIC thread: reads once, executes, writes.
@@ -130,6 +175,10 @@ impl TcpLink {
         // Outside the lock: nobody else reads this socket.
         if may_read && raw.room() > 0 {
             received = socket::receive(&self.socket, raw, READ_CHUNK);
+            // Relaxed: see `came_in_on`. Read first: the line is mostly here, and need not be owned.
+            if !self.came.load(Ordering::Relaxed) {
+                self.came.store(true, Ordering::Relaxed);
+            }
         }
         let mut state = self.lock();
         let moved = received != Received::Empty || state.blocked || state.stuck;
@@ -171,14 +220,14 @@ impl TcpLink {
         }
         if wanted != state.interest {
             state.interest = wanted;
-            self.poller.watch(&self.socket, self.token, wanted);
+            state.poller.watch(&self.socket, state.token, wanted);
         }
     }
 
     /// Makes the NIC look at the link.
     fn kick(&self, state: &mut LinkState) {
         state.interest |= EventFlags::OUT;
-        self.poller.watch(&self.socket, self.token, state.interest);
+        state.poller.watch(&self.socket, state.token, state.interest);
     }
 
     fn flush(&self, state: &mut LinkState) {
@@ -207,11 +256,11 @@ impl TcpLink {
         state.told |= broke;
         // Release: pairs with the Acquire of `has_news`; the lock orders the relay itself.
         self.news.store(true, Ordering::Release);
-        let notify = std::mem::take(&mut state.armed);
+        let notify = std::mem::take(&mut state.armed).then(|| state.channel.clone());
         let wake = state.sleeping;
         drop(state);
-        if notify {
-            self.channel.notify();
+        if let Some(channel) = notify {
+            channel.notify();
         }
         if wake {
             self.moved.notify_one();
@@ -290,7 +339,7 @@ impl TcpLink {
     /// Under which name its channel tells that there is something to poll, if the channel's thread is its
     /// NIC.
     pub fn driven_token(&self) -> Option<u64> {
-        self.driven.then_some(self.token)
+        self.driven.then(|| self.token())
     }
 
     /// Bytes of memory that it takes, buffers included.

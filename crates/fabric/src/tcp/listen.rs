@@ -154,11 +154,12 @@ impl Incoming for TcpIncoming {
         let driver = if own.is_some() { channel } else { nic };
         let poller = driver.poller().ok_or_else(closing)?;
         let link = TcpLink::new(poller, self.socket, codec, session, channel, own.is_some());
-        if !driver.enter(link.token, Arc::new(DrivenLink::new(link.clone()))) {
+        let token = link.token();
+        if !driver.enter(token, Arc::new(DrivenLink::new(link.clone()))) {
             return Err(closing());
         }
         if let Err(error) = link.take_in() {
-            driver.leave(link.token);
+            driver.leave(token);
             return Err(SetupError::Os("wait for a connection", error));
         }
         Ok(TcpQp::linked(link, landing, self.hello.grants, name))

@@ -126,6 +126,20 @@ impl QueuePair for TcpQp {
         }
     }
 
+    fn came_in_on(&mut self) -> Option<u32> {
+        match &self.side {
+            TcpQpKind::Alone(_) => None,
+            TcpQpKind::Linked(linked) => linked.link.came_in_on(),
+        }
+    }
+
+    fn move_to(&mut self, channel: &Channel) -> bool {
+        match &self.side {
+            TcpQpKind::Alone(_) => false,
+            TcpQpKind::Linked(linked) => linked.link.move_to(channel),
+        }
+    }
+
     fn offers_core(&self) -> bool {
         true
     }

@@ -33,6 +33,7 @@ mod plain {
 }
 
 mod driven;
+mod moved;
 
 mod secret {
     use std::sync::Arc;

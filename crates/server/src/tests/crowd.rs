@@ -1,6 +1,6 @@
 //! Many clients, hostile clients, and clients that die.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longarm_fabric::{Op, PostError, QueuePair, Ticket};
 use longarm_wire::{RING_REGION, Request, RequestKind, Status};
@@ -32,6 +32,43 @@ fn a_hundred_clients_on_two_workers() {
         until("clients to leave", || server.stats().clients.is_empty());
     }
     assert_eq!(server.stats().sessions, 200, "remembered for a while");
+}
+
+/// Connections move between workers all the time, with requests under way: each is executed once, and
+/// answered in order.
+#[test]
+fn clients_whose_connections_move_between_workers_lose_no_answer() {
+    let (server, _) = start(|options| options.workers = 3);
+    let shared = server.shared();
+    // Relaxed: a switch of a test.
+    shared.wanders.store(true, std::sync::atomic::Ordering::Relaxed);
+    let address = server.addresses().iter().find(|address| address.to_string().starts_with("tcp")).cloned();
+    let address = address.expect("one of tcp");
+    std::thread::scope(|scope| {
+        for client in 0..6u64 {
+            let address = &address;
+            scope.spawn(move || {
+                let mut raw = Raw::connect(address);
+                let (begun, mut expected) = (Instant::now(), 0);
+                while begun.elapsed() < Duration::from_secs(2) {
+                    for _ in 0..20 {
+                        let key = client.to_le_bytes();
+                        let one = Request { key: &key, argument: 1, ..raw.next(RequestKind::Increment) };
+                        assert!(raw.send(&one));
+                    }
+                    for _ in 0..20 {
+                        let answer = raw.answer().expect("an answer");
+                        expected += 1;
+                        assert_eq!((answer.status, answer.number), (Status::Ok, expected), "client {client}");
+                    }
+                }
+            });
+        }
+    });
+    // Relaxed: a figure of a test.
+    let moves = shared.moves.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(moves > 10, "{moves} moves");
+    until("clients to leave", || server.stats().clients.is_empty());
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn look(poller: &Poller, link: &TcpLink, raw: &mut Buffer) -> usize {
     let mut room = [MaybeUninit::uninit(); 4];
     let events = poller.wait(&mut room, Some(&NOW));
     for event in events {
-        assert_eq!(event.data.u64(), link.token);
+        assert_eq!(event.data.u64(), link.token());
         assert_ne!(link.serve(raw, event.flags), NicTurn::Forget);
     }
     events.len()

@@ -13,8 +13,8 @@ use crate::{
     Channel, Completion, Completions, Grant, Incoming, Listener, Login, Op, QueuePair, Rights, Ticket,
 };
 
-const TIME: Duration = Duration::from_secs(20);
-const LENT: RegionId = RegionId(1);
+pub(super) const TIME: Duration = Duration::from_secs(20);
+pub(super) const LENT: RegionId = RegionId(1);
 
 struct Driven;
 
@@ -48,14 +48,14 @@ impl Setup for Driven {
 conformance!(attended Driven);
 
 /// A server, and the clients that it let in.
-struct Server {
+pub(super) struct Server {
     listener: TcpListener,
-    region: Arc<Region>,
-    channel: Channel,
+    pub region: Arc<Region>,
+    pub channel: Channel,
 }
 
 impl Server {
-    fn new() -> Server {
+    pub fn new() -> Server {
         let options = RegionOptions { name: "lent".into(), bytes: 1 << 20, backing: Backing::Memory };
         Server {
             listener: Tcp::new().listen(&loopback(), ListenOptions::default()).expect("listen"),
@@ -64,7 +64,7 @@ impl Server {
         }
     }
 
-    fn connected(&mut self) -> (TcpQp, TcpQp) {
+    pub fn connected(&mut self) -> (TcpQp, TcpQp) {
         let address = self.listener.address();
         std::thread::scope(|scope| {
             let theirs = scope.spawn(move || connect(&address));
@@ -77,7 +77,7 @@ impl Server {
     }
 
     /// Serves until `done`; the names that were told.
-    fn serve(&self, mut done: impl FnMut() -> bool) -> Vec<u64> {
+    pub fn serve(&self, mut done: impl FnMut() -> bool) -> Vec<u64> {
         let (begun, mut told) = (Instant::now(), Vec::new());
         while !done() {
             assert!(begun.elapsed() < TIME, "too late");
@@ -93,12 +93,12 @@ fn connect(address: &Address) -> TcpQp {
     Tcp::new().connect(address, request).expect("connect").qp
 }
 
-fn post(qp: &mut TcpQp, op: Op<'_>, ticket: u64) {
+pub(super) fn post(qp: &mut TcpQp, op: Op<'_>, ticket: u64) {
     qp.post(op, Ticket(ticket)).expect("post");
     qp.ring();
 }
 
-fn polled(qp: &mut TcpQp, done: &mut Vec<Completion>) -> usize {
+pub(super) fn polled(qp: &mut TcpQp, done: &mut Vec<Completion>) -> usize {
     let mut completions = Completions::new(64);
     qp.poll(&mut completions);
     done.extend(completions.drain());
