@@ -49,6 +49,12 @@ impl Whereabouts {
         self.active.store(active, Ordering::Relaxed);
     }
 
+    /// The worker has no connections any more, and looks no more. It will wake where it slept.
+    pub fn rest(&self) {
+        // Relaxed: as in `show`.
+        self.active.store(0, Ordering::Relaxed);
+    }
+
     /// Both, as they were shown last.
     pub fn seen(&self) -> Seat {
         // Relaxed: as in `show`.

@@ -271,5 +271,7 @@ impl<Q: QueuePair> Worker<Q> {
 fn leave<Q: QueuePair>(shared: &Shared, inbox: &WorkerInbox<Q>, connection: Connection<Q>) {
     connection.leave(shared.core.timestamps().now);
     // Relaxed: a hint for spreading the load.
-    inbox.pulse.load.fetch_sub(1, Ordering::Relaxed);
+    if inbox.pulse.load.fetch_sub(1, Ordering::Relaxed) == 1 {
+        inbox.whereabouts.rest();
+    }
 }
