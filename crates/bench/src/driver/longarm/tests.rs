@@ -55,7 +55,7 @@ fn clients_share_connections_where_the_plan_says_so() {
     let targets: Vec<_> = server.addresses().iter().map(sharing).collect();
     let mut connected: Vec<_> = (0..6).map(|client| targets[0].connect(client).expect("connects")).collect();
     // The server lists a client when it has welcomed it, and before it serves its first request.
-    connected[5].put(b"key", b"value").expect("a put");
+    connected[5].remove(&[b"key"]).expect("nothing there is as good");
     assert_eq!(server.stats().clients.len(), 1, "clients of one thread have one connection");
     drop(connected);
     let targets: Vec<Box<dyn TargetFactory>> =
