@@ -6,10 +6,10 @@
 //! (2) It looks while it has a core to itself: once the core is taken from it, it sleeps at once for some
 //!     milliseconds, and for twice as long if that happens again soon.
 //! (3) Where waits take longer than to switch threads (a socket), it offers the core now and then, and at
-//!     each look when it tries again after (2). If another thread takes
-//!     that twice in a row, it sleeps as after (2): those that wait for the core would wait for the end of
-//!     its slice, milliseconds. One try in some begins without offers: two threads that share a core while
-//!     another one is idle are parted by the scheduler only if both go on.
+//!     each look when it tries again after (2) or another thread has taken the core. If others take it twice
+//!     in a row, it sleeps as after (2): those that wait for the core would wait for the end of its slice,
+//!     milliseconds. The first tries, and one in some, go on for longer, offering all the while: two threads
+//!     that share a core while another one is idle are parted by the scheduler only if both go on.
 //! (4) Nobody need set anything: the bound is the longest time for which it ever pays to look.
 
 use longarm_base::Nanos;
@@ -44,9 +44,11 @@ const ACCEPTED_MAX: u32 = 2;
 const DEAR: Nanos = Nanos::from_micros(500);
 /// The time between two offers of a thread that keeps its core.
 const OFFERS: Nanos = Nanos::from_millis(1);
-/// One try in so many makes no offers for so long.
-const BOLD: u32 = 8;
-const BOLD_FOR: Nanos = Nanos::from_millis(10);
+/// The first tries, and one in so many, end only after offers were taken for so long: longer than the tick at
+/// which the scheduler parts threads.
+const FIRST: u32 = 4;
+const PATIENT: u32 = 8;
+const SPELL: Nanos = Nanos::from_millis(10);
 /// For how long a thread sleeps at once after its core was taken from it: at first, and at most.
 const REST: Nanos = Nanos::from_millis(2);
 const REST_MAX: Nanos = Nanos::from_millis(256);
@@ -68,9 +70,11 @@ pub struct AdaptiveSpin {
     taken: Nanos,
     since: Nanos,
     lost: Nanos,
-    /// When the core was offered last, offers in a row that were taken, and how often the thread has rested.
+    /// When the core was offered last, offers in a row that were taken, since when, and how often the thread
+    /// has rested since it kept its core.
     offered: Nanos,
     accepted: u32,
+    spell: Nanos,
     rests: u32,
     /// Until when the thread sleeps at once, and for how long if its core is taken again.
     rest_until: Nanos,
@@ -97,6 +101,7 @@ impl AdaptiveSpin {
             lost: Nanos(0),
             offered: Nanos(0),
             accepted: 0,
+            spell: Nanos(0),
             rests: 0,
             rest_until: Nanos(0),
             rest: REST,
@@ -176,9 +181,8 @@ impl AdaptiveSpin {
 
     /// Whether an offer is due at the look that was just made.
     fn offers_now(&self) -> bool {
-        let is_bold = self.rests.is_multiple_of(BOLD) && self.looked.since(self.rest_until) < BOLD_FOR;
         let is_due = self.accepted > 0 || self.looked.since(self.offered) >= OFFERS;
-        !is_bold && (is_due || !self.keeps(self.looked))
+        is_due || !self.keeps(self.looked)
     }
 
     /// Whether it has kept its core for longer than it rested, and than it takes to see that it does not.
@@ -194,8 +198,13 @@ impl AdaptiveSpin {
             self.accepted = 0;
             return true;
         }
-        (self.taken, self.accepted) = (now, self.accepted + 1);
-        if self.accepted >= ACCEPTED_MAX || time >= DEAR {
+        if self.accepted == 0 {
+            self.spell = now;
+        }
+        (self.taken, self.accepted) = (now, self.accepted.saturating_add(1));
+        let is_patient = self.rests < FIRST || self.rests.is_multiple_of(PATIENT);
+        let is_over = !is_patient || now.since(self.spell) >= SPELL;
+        if (self.accepted >= ACCEPTED_MAX && is_over) || time >= DEAR {
             self.rest(now);
             self.sleeps_now = true;
         }
@@ -256,10 +265,11 @@ impl AdaptiveSpin {
 
     /// Others want the core: sleeps at once for a while.
     fn rest(&mut self, now: Nanos) {
-        (self.lost, self.accepted, self.rests) = (Nanos(0), 0, self.rests.wrapping_add(1));
+        (self.lost, self.accepted) = (Nanos(0), 0);
         if self.keeps(now) {
-            self.rest = REST;
+            (self.rest, self.rests) = (REST, 0);
         }
+        self.rests = self.rests.wrapping_add(1);
         self.rest_until = now + self.rest;
         self.rest = (self.rest + self.rest).min(REST_MAX);
     }
@@ -421,20 +431,21 @@ mod tests {
             if made % 2 == 0 { FREE } else { OTHERS }
         };
         assert!((0..10_000).all(|_| !offers(&mut spin, &mut now, &mut interrupts)));
-        let mut rests = Vec::new();
-        for try_again in 1..20 {
+        let mut rested = Vec::new();
+        for rests in 0..20 {
             let tried = now;
             while !offers(&mut spin, &mut now, || OTHERS) {}
-            let bold = (try_again - 1) % BOLD == 0 && try_again > 1;
-            let most = if bold { BOLD_FOR + Nanos::from_millis(1) } else { Nanos::from_millis(2) };
-            assert!(now.since(tried) < most, "{try_again}: {:?}", now.since(tried));
+            let took = now.since(tried);
+            let patient = rests < FIRST || rests % PATIENT == 0;
+            let most = if patient { SPELL + Nanos::from_millis(2) } else { Nanos::from_micros(80) };
+            assert!(took < most && patient == (took >= SPELL), "{rests}: {took:?}");
             let began = now;
             while !spin.begin(now, Nanos(0)) {
                 now = now + Nanos::from_micros(10);
             }
-            rests.push(now.since(began).0 / 1_000_000);
+            rested.push(now.since(began).0 / 1_000_000);
         }
-        assert!(rests.is_sorted() && rests[0] <= 2 && rests[18] >= 200, "{rests:?}");
+        assert!(rested.is_sorted() && rested[0] <= 2 && rested[19] >= 200, "{rested:?}");
         // Nobody wants it any more.
         let began = now;
         assert!((0..20_000).all(|_| !offers(&mut spin, &mut now, || FREE)));
