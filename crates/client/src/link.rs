@@ -379,16 +379,10 @@ impl<Q: QueuePair> Link<Q> {
         Trouble::Broken(self.state().err().unwrap_or_else(|| what.to_string()))
     }
 
-    /// Waits until there is something to poll, at most for so long. Room for the rest of a long message may
-    /// come back silently.
-    pub(crate) fn wait_for_news(&mut self, most: Duration) {
-        let most = if self.mailbox.is_sending() { most.min(REST_MIN) } else { most };
-        spin_and_wait(&mut self.qp, &mut self.spin, Nanos(0), |_| most);
-    }
-
     /// Waits until there is something to poll, or to look at: the deadline is over, or the leader of a group
     /// has been silent for long; for `most` at most. A client that asks beside thousands of others waits for
-    /// long as a rule, and each look in vain would take the time of those who are answered.
+    /// long as a rule, and each look in vain would take the time of those who are answered. Room for the rest
+    /// of a long message may come back silently.
     pub(crate) fn rest(&mut self, most: Duration, deadline: impl FnOnce(Nanos) -> Nanos) {
         let silent = if self.in_group() { self.heard + self.silence() } else { Nanos(u64::MAX) };
         let longest = if self.mailbox.is_sending() { REST_MIN } else { most.min(REST_MAX) };
@@ -401,7 +395,7 @@ impl<Q: QueuePair> Link<Q> {
     /// Waits until something happens, for at most a millisecond, and checks the deadline.
     pub(crate) fn wait_a_little(&mut self, deadline: &Deadline) -> Result<(), Trouble> {
         self.check(deadline)?;
-        self.wait_for_news(REST_MIN);
+        spin_and_wait(&mut self.qp, &mut self.spin, Nanos(0), |_| REST_MIN);
         Ok(())
     }
 

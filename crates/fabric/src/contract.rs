@@ -357,8 +357,7 @@ pub trait QueuePair: Send {
 
     /// Of an accepted side that the thread of its channel serves: the core on which the kernel took in what
     /// the peer sent last, if something came since this was asked last. Over a loopback that is the peer's
-    /// core.
-    /// `None` where nobody tells.
+    /// core. `None` where nobody tells.
     fn came_in_on(&mut self) -> Option<u32> {
         None
     }

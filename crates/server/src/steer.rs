@@ -85,7 +85,8 @@ pub(crate) struct Steering {
     seats: Vec<Seat>,
     cores: usize,
     left: usize,
-    /// In tests: all belong to the next worker.
+    /// All belong to the next worker.
+    #[cfg(test)]
     pub wanders: bool,
 }
 
@@ -93,7 +94,14 @@ impl Steering {
     /// A look of the worker of this number, on a machine of so many cores.
     pub fn new(own: usize, seats: Vec<Seat>, cores: usize) -> Steering {
         let left = (seats[own].active / SHARE).max(1);
-        Steering { own, seats, cores, left, wanders: false }
+        Steering {
+            own,
+            seats,
+            cores,
+            left,
+            #[cfg(test)]
+            wanders: false,
+        }
     }
 
     /// A request of the connection came in on this core: the worker to which it moves now, if it does.
@@ -115,6 +123,7 @@ impl Steering {
     }
 
     fn belongs_to(&self, core: u32) -> Option<usize> {
+        #[cfg(test)]
         if self.wanders {
             return Some((self.own + 1) % self.seats.len());
         }

@@ -130,10 +130,14 @@ impl<Q: QueuePair> Worker<Q> {
     fn steer(&mut self) {
         self.rounds = self.rounds.wrapping_add(1);
         let may = self.inboxes.len() > 1 && self.replicator.is_none() && self.inbox.channel.drives();
-        if !may || !self.rounds.is_multiple_of(ROUNDS_A_STEERING) || now() < self.steers {
+        if !may || !self.rounds.is_multiple_of(ROUNDS_A_STEERING) {
             return;
         }
-        self.steers = now() + steer::EVERY;
+        let time = now();
+        if time < self.steers {
+            return;
+        }
+        self.steers = time + steer::EVERY;
         let core = longarm_host::core();
         let mut seats: Vec<Seat> = self.inboxes.iter().map(|inbox| inbox.whereabouts.seen()).collect();
         seats[self.own].core = core;
