@@ -4,7 +4,7 @@
 //! it is looked at when the channel names it. (1) Over `tcp` the channel always tells, and a connection rests
 //! as soon as it has nothing to do. (2) Over `shm` and `verbs` it tells once it was asked to, which costs the
 //! peer a call of the system with its next request; a look costs a load. So a connection rests there after
-//! many looks in vain. (3) In a simulated world it tells no names, and each connection is looked at in every
+//! many looks in vain, or a few sleeps of the worker, for which it is asked in any case. (3) In a simulated world it tells no names, and each connection is looked at in every
 //! round.
 
 use std::collections::HashMap;
@@ -18,6 +18,8 @@ use crate::steer::{self, Steering, Strayed};
 
 /// Looks in vain at a connection that the channel does not tell of by itself, before it rests.
 const LOOKS: u32 = 4096;
+/// As many of them counts a sleep of the worker: the connection was asked to tell the channel for that.
+const LOOKS_A_SLEEP: u32 = LOOKS / 4;
 /// Rounds between two looks at the channel while other connections keep the worker busy.
 const ROUNDS: u32 = 64;
 
@@ -211,17 +213,25 @@ impl<Q: QueuePair> Connections<Q> {
     }
 
     /// Asks to be woken by each connection that is looked at; whether one of them has something already.
-    /// Those that are over are given to `leave`.
+    /// Those that are over are given to `leave`. A connection that slept several times with the worker rests
+    /// from now on: otherwise each wake-up of a worker would cost a look at all of them.
     pub fn arm(&mut self, execution: &Execution<'_>, leave: &mut impl FnMut(Connection<Q>)) -> bool {
         let (mut news, mut index) = (false, 0);
         while let Some(&at) = self.active.get(index) {
-            let Held { connection, .. } = self.at(at);
-            news |= connection.arm();
-            if connection.stands(execution) {
-                index += 1;
-            } else {
+            let Held { connection, told, quiet, is_active, .. } = self.at(at);
+            let has_news = connection.arm();
+            news |= has_news;
+            if !connection.stands(execution) {
                 leave(self.remove(index));
+                continue;
             }
+            *quiet = quiet.saturating_add(LOOKS_A_SLEEP);
+            if !has_news && told.is_some() && *quiet >= LOOKS {
+                *is_active = false;
+                self.active.swap_remove(index);
+                continue;
+            }
+            index += 1;
         }
         news
     }

@@ -71,6 +71,38 @@ fn clients_whose_connections_move_between_workers_lose_no_answer() {
     until("clients to leave", || server.stats().clients.is_empty());
 }
 
+/// A worker that slept several times looks no more at clients that ask nothing: the first request of each
+/// wakes it all the same, and it sees one leave.
+#[test]
+fn clients_that_slept_with_the_worker_are_answered_and_seen_to_leave() {
+    let (server, _) = start(|options| options.workers = 1);
+    for address in server.addresses().to_vec() {
+        let mut busy = Raw::connect(&address);
+        let mut idle: Vec<_> = (0..20).map(|_| Raw::connect(&address)).collect();
+        for round in 0..3 {
+            // The worker sleeps between two of these.
+            for _ in 0..8 {
+                let request = busy.next(RequestKind::Put);
+                assert!(busy.send(&Request { key: b"busy", value: b"v", ..request }));
+                assert_eq!(busy.answer().expect("an answer").status, Status::Ok);
+                longarm_host::sleep(Duration::from_millis(3));
+            }
+            for (i, raw) in idle.iter_mut().enumerate() {
+                let request = raw.next(RequestKind::Put);
+                let (key, sent) = (i.to_le_bytes(), Instant::now());
+                assert!(raw.send(&Request { key: &key, value: b"v", ..request }));
+                assert_eq!(raw.answer().expect("an answer").status, Status::Ok);
+                // Half a second is what the worker sleeps at most: it was woken.
+                assert!(sent.elapsed() < Duration::from_millis(400), "client {i} of round {round} waited");
+            }
+        }
+        idle.truncate(5);
+        until("the clients to leave", || server.stats().clients.len() == 6);
+        drop((busy, idle));
+        until("all clients to leave", || server.stats().clients.is_empty());
+    }
+}
+
 #[test]
 fn pipelined_requests_are_all_answered_in_order() {
     let (server, _) = start(|options| options.ring_bytes = 4096);
