@@ -18,6 +18,7 @@ mod lock;
 pub mod observe;
 mod offers;
 mod pause;
+mod rest;
 mod signal;
 mod spin;
 mod thread;

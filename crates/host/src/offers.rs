@@ -8,10 +8,11 @@
 use longarm_base::Nanos;
 
 use crate::now;
+use crate::rest::Rest;
 use crate::world::is_simulated;
 
 /// An offer that takes so long cost a slice.
-const DEAR: Nanos = Nanos::from_micros(500);
+pub(crate) const DEAR: Nanos = Nanos::from_micros(500);
 /// For how long there are no offers after a dear one: at first, and at most.
 const REST: Nanos = Nanos::from_millis(4);
 const REST_MAX: Nanos = Nanos::from_millis(1024);
@@ -19,13 +20,12 @@ const REST_MAX: Nanos = Nanos::from_millis(1024);
 /// Whether to offer the core, by what offers cost of late.
 #[derive(Clone, Debug)]
 pub struct Offers {
-    rest_until: Nanos,
-    rest: Nanos,
+    rest: Rest,
 }
 
 impl Default for Offers {
     fn default() -> Offers {
-        Offers { rest_until: Nanos(0), rest: REST }
+        Offers { rest: Rest::new(REST, REST_MAX) }
     }
 }
 
@@ -44,7 +44,7 @@ impl Offers {
     }
 
     fn is_due(&self, now: Nanos) -> bool {
-        now >= self.rest_until
+        self.rest.is_over(now)
     }
 
     /// Notes how long an offer took that ended now.
@@ -53,11 +53,10 @@ impl Offers {
             return;
         }
         // Offers were cheap for longer than there were none.
-        if now.since(self.rest_until) > self.rest + self.rest {
-            self.rest = REST;
+        if self.rest.over_for(now) > self.rest.next() + self.rest.next() {
+            self.rest.forget();
         }
-        self.rest_until = now + self.rest;
-        self.rest = (self.rest + self.rest).min(REST_MAX);
+        self.rest.begin(now);
     }
 }
 

@@ -15,6 +15,8 @@
 use longarm_base::Nanos;
 
 use crate::now;
+use crate::offers::DEAR;
+use crate::rest::Rest;
 use crate::world::is_simulated;
 
 /// Looks between two readings of the clock.
@@ -41,7 +43,6 @@ const ACCEPTED: Nanos = Nanos::from_micros(2);
 /// Offers in a row that are taken before the thread rests: an interrupt looks like one. One that costs a
 /// slice is enough, as there is a thread that does not rest.
 const ACCEPTED_MAX: u32 = 2;
-const DEAR: Nanos = Nanos::from_micros(500);
 /// The time between two offers of a thread that keeps its core.
 const OFFERS: Nanos = Nanos::from_millis(1);
 /// The first tries, and one in so many, end only after offers were taken for so long: longer than the tick at
@@ -76,9 +77,8 @@ pub struct AdaptiveSpin {
     accepted: u32,
     spell: Nanos,
     rests: u32,
-    /// Until when the thread sleeps at once, and for how long if its core is taken again.
-    rest_until: Nanos,
-    rest: Nanos,
+    /// The thread sleeps at once until this is over.
+    rest: Rest,
     /// When the wait began, and when it looked last.
     begun: Nanos,
     looked: Nanos,
@@ -103,8 +103,7 @@ impl AdaptiveSpin {
             accepted: 0,
             spell: Nanos(0),
             rests: 0,
-            rest_until: Nanos(0),
-            rest: REST,
+            rest: Rest::new(REST, REST_MAX),
             begun: Nanos(0),
             looked: Nanos(0),
             sleeps_now: true,
@@ -140,7 +139,7 @@ impl AdaptiveSpin {
     pub fn begin(&mut self, now: Nanos, work: Nanos) -> bool {
         (self.begun, self.looked) = (now, now);
         self.within = self.bound + work;
-        let mut looks = self.bound > Nanos(0) && now >= self.rest_until;
+        let mut looks = self.bound > Nanos(0) && self.rest.is_over(now);
         if looks && self.misses >= MISSES {
             looks = self.sleeps == 0;
             self.sleeps = self.sleeps.saturating_sub(1);
@@ -159,7 +158,7 @@ impl AdaptiveSpin {
         if since >= TAKEN {
             self.taken(now, since);
         }
-        if now < self.rest_until {
+        if !self.rest.is_over(now) {
             self.sleeps_now = true;
         } else if now.since(self.begun) >= self.within {
             self.missed();
@@ -187,7 +186,7 @@ impl AdaptiveSpin {
 
     /// Whether it has kept its core for longer than it rested, and than it takes to see that it does not.
     fn keeps(&self, now: Nanos) -> bool {
-        now.since(self.rest_until) > self.rest.max(Nanos(4 * WITHIN.0))
+        self.rest.over_for(now) > self.rest.next().max(Nanos(4 * WITHIN.0))
     }
 
     /// An offer ended now, that began when it was looked last.
@@ -267,11 +266,11 @@ impl AdaptiveSpin {
     fn rest(&mut self, now: Nanos) {
         (self.lost, self.accepted) = (Nanos(0), 0);
         if self.keeps(now) {
-            (self.rest, self.rests) = (REST, 0);
+            self.rest.forget();
+            self.rests = 0;
         }
         self.rests = self.rests.wrapping_add(1);
-        self.rest_until = now + self.rest;
-        self.rest = (self.rest + self.rest).min(REST_MAX);
+        self.rest.begin(now);
     }
 }
 
