@@ -1,6 +1,6 @@
 //! CPU time of this process and of servers, and which process listens at an address.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::net::{IpAddr, ToSocketAddrs};
 
@@ -19,20 +19,31 @@ pub fn seconds_of(pids: &[u32]) -> Option<f64> {
     Some(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// CPU seconds of the threads that the processes have now, to the nanosecond; `None` as of
-/// [`seconds_of`].
-pub fn scheduled_of(pids: &[u32]) -> Option<f64> {
-    let of_thread = |path: std::path::PathBuf| {
-        // Of a thread that has just ended nothing is known, and nothing is missed.
-        let text = fs::read_to_string(path.join("schedstat")).unwrap_or_default();
-        text.split_whitespace().next().and_then(|nanos| nanos.parse::<u64>().ok()).unwrap_or(0)
-    };
-    let of_process = |pid: &u32| {
-        let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-        Some(threads.flatten().map(|thread| of_thread(thread.path())).sum::<u64>())
-    };
-    let nanos: Option<u64> = pids.iter().map(of_process).sum();
-    nanos.filter(|_| !pids.is_empty()).map(|nanos| nanos as f64 * 1e-9)
+/// CPU nanoseconds that threads had by some moment, by the number of the thread.
+pub struct Threads(HashMap<u32, u64>);
+
+impl Threads {
+    /// The threads of the processes; `None` as of [`seconds_of`].
+    pub fn of(pids: &[u32]) -> Option<Threads> {
+        let mut threads = HashMap::new();
+        for pid in pids {
+            for thread in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
+                // Of a thread that has just ended nothing is known.
+                let text = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+                let nanos = text.split_whitespace().next().and_then(|nanos| nanos.parse::<u64>().ok());
+                let number = thread.file_name().to_str().and_then(|number| number.parse().ok());
+                threads.extend(number.zip(nanos));
+            }
+        }
+        (!threads.is_empty()).then_some(Threads(threads))
+    }
+
+    /// CPU seconds since `before`, of the threads that are still there.
+    pub fn seconds_since(&self, before: &Threads) -> f64 {
+        let had = |number| before.0.get(number).copied().unwrap_or(0);
+        let nanos: u64 = self.0.iter().map(|(number, nanos)| nanos.saturating_sub(had(number))).sum();
+        nanos as f64 * 1e-9
+    }
 }
 
 /// Resident memory of the processes in bytes.

@@ -1,5 +1,5 @@
-//! The door of a transport that is reached over TCP: a thread greets peers, and each has its handshake on a
-//! thread of its own, bounded in time and number, so that one who dawdles holds up nobody else.
+//! The door of a transport that is reached over TCP: a thread greets peers, and each has a thread for its
+//! handshake, bounded in time and number, so that one who dawdles holds up nobody else.
 //!
 //! Peers beyond those who may be on their way in at a time wait outside, in the system's queue: many clients
 //! that start together all get in, one after the other. While some wait, a handshake that takes long is
@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::failures::Failures;
+use crate::spares::Spares;
 use crate::{Channel, Incoming, ListenOptions, SetupError};
 
 /// Pause before a peer is greeted again where the system refused one (no descriptors, no threads).
@@ -74,6 +75,7 @@ impl<I: Incoming + 'static> HandshakeListener<I> {
             options,
             pending: VecDeque::new(),
             admits,
+            shakers: Spares::new("longarm-shake"),
             failures: Arc::clone(&failures),
             bell: bell.clone(),
             closed: Arc::clone(&closed),
@@ -141,6 +143,8 @@ struct Porter<G: Greeter> {
     /// Those on their way in, oldest first.
     pending: VecDeque<Weak<Entering>>,
     admits: SyncSender<(Box<G::Incoming>, Arc<Entering>)>,
+    /// The threads of handshakes.
+    shakers: Arc<Spares>,
     failures: Arc<Failures>,
     /// Notified when one of them is in or gone, and when the door is dropped.
     bell: Channel,
@@ -175,6 +179,7 @@ impl<G: Greeter> Porter<G> {
                 refused = !self.greet();
             }
         }
+        self.shakers.close();
     }
 
     /// Whether another handshake may start. If not, those that take long end, and the bell tells when there
@@ -220,7 +225,7 @@ impl<G: Greeter> Porter<G> {
             }
             Err(error) => failures.add(format!("{peer}: {error}")),
         };
-        let started = std::thread::Builder::new().name("longarm-shake".into()).spawn(body);
+        let started = self.shakers.start(body);
         if let Err(e) = &started {
             self.failures.add(format!("{peer}: no thread for its handshake: {e}"));
         }

@@ -25,6 +25,7 @@ pub mod setup;
 pub mod setup_error;
 pub mod shm;
 pub mod sim;
+mod spares;
 mod stream;
 pub mod tcp;
 pub mod verbs;

@@ -4,8 +4,8 @@
 //! it is looked at when the channel names it. (1) Over `tcp` the channel always tells, and a connection rests
 //! as soon as it has nothing to do. (2) Over `shm` and `verbs` it tells once it was asked to, which costs the
 //! peer a call of the system with its next request; a look costs a load. So a connection rests there after
-//! many looks in vain, or a few sleeps of the worker, for which it is asked in any case. (3) In a simulated world it tells no names, and each connection is looked at in every
-//! round.
+//! many looks in vain, or a few sleeps of the worker, for which it is asked in any case. (3) In a simulated
+//! world it tells no names, and each connection is looked at in every round.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -10,7 +10,7 @@ use crate::pause::pause;
 use crate::plan::Plan;
 
 /// Threads that connect.
-const CONNECTORS_MAX: usize = 4;
+const CONNECTORS_MAX: usize = 8;
 /// For how long the server is watched while nobody asks for anything.
 const WATCH: Duration = Duration::from_secs(2);
 
@@ -57,10 +57,10 @@ impl Idle {
         let seconds = begun.elapsed().as_secs_f64();
         let grown = |after: u64| Some(after.saturating_sub(before?));
         let resident_bytes = cpu::resident_of(pids).and_then(grown);
-        let (watched, used) = (Instant::now(), cpu::scheduled_of(pids));
+        let (watched, before) = (Instant::now(), cpu::Threads::of(pids));
         pause(WATCH);
-        let rate = |after: f64| Some((after - used?) / watched.elapsed().as_secs_f64());
-        let server_cpu = cpu::scheduled_of(pids).and_then(rate);
+        let used = before.zip(cpu::Threads::of(pids)).map(|(before, after)| after.seconds_since(&before));
+        let server_cpu = used.map(|used| used / watched.elapsed().as_secs_f64());
         let result = IdleResult { clients: plan.idle_clients, seconds, resident_bytes, server_cpu };
         Ok(Idle { _clients: clients.into_iter().flatten().collect(), result })
     }

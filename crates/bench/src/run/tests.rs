@@ -278,17 +278,35 @@ fn plans_that_cannot_be_run_are_refused() {
     assert!(serde_json::from_str::<Plan>(r#"{"recordss": 1}"#).is_err());
 }
 
+/// Uses the CPU until this process has used so many seconds.
+fn use_cpu(seconds: f64) {
+    let begun = Instant::now();
+    while cpu::own_seconds() < seconds {
+        assert!(begun.elapsed() < Duration::from_secs(10), "a busy loop uses CPU time");
+    }
+}
+
 #[test]
 fn cpu_time_is_counted() {
     let pid = [std::process::id()];
     let (own, server) = (cpu::own_seconds(), cpu::seconds_of(&pid).unwrap());
-    let begun = Instant::now();
-    while cpu::own_seconds() - own < 0.05 {
-        assert!(begun.elapsed() < Duration::from_secs(10), "a busy loop uses CPU time");
-    }
+    use_cpu(own + 0.05);
     let counted = cpu::seconds_of(&pid).unwrap() - server;
     assert!((0.02..5.0).contains(&counted), "{counted}");
     assert!(cpu::resident_of(&pid).unwrap() > 1 << 20);
+    let (ends, ended) = std::sync::mpsc::channel::<()>();
+    let other = std::thread::spawn(move || {
+        use_cpu(cpu::own_seconds() + 0.05);
+        ended.recv()
+    });
+    use_cpu(cpu::own_seconds() + 0.05);
+    let before = cpu::Threads::of(&pid).unwrap();
+    use_cpu(cpu::own_seconds() + 0.05);
+    drop(ends);
+    let _ = other.join();
+    // What a thread had that is gone is not taken away from the others.
+    assert!(cpu::Threads::of(&pid).unwrap().seconds_since(&before) > 0.01);
+    assert!(cpu::Threads::of(&[]).is_none() && cpu::Threads::of(&[u32::MAX]).is_none());
     assert_eq!((cpu::seconds_of(&[]), cpu::seconds_of(&[u32::MAX])), (None, None));
 }
 

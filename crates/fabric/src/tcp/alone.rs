@@ -1,6 +1,7 @@
 //! The connecting side: no thread of its own. Its user's calls read, execute the peer's requests and write.
 
 use std::net::{Shutdown, TcpStream};
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -14,6 +15,9 @@ use crate::{Channel, Completions, Op, PostError, SetupError, Ticket, stream};
 
 /// Reads of one poll: the peer cannot keep a user inside.
 const READS: usize = 8;
+/// Bytes of one read: at first enough for some short answers, as a program may have thousands of connections.
+/// The buffer grows once a read fills it.
+const ROOM: RangeInclusive<usize> = 2048..=INPUT;
 
 /// A connection whose NIC is the thread that uses it.
 #[derive(Debug)]
@@ -98,7 +102,7 @@ impl Alone {
             let blocked = self.rung && !self.session.out.is_empty() || self.codec.wants_write();
             let what = if blocked { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
             if !blocked && self.dry && !late && left >= socket::AWAIT {
-                let received = socket::await_bytes(&self.socket, &mut self.raw, INPUT);
+                let received = socket::await_bytes(&self.socket, &mut self.raw, ROOM);
                 late = received == Received::Empty;
                 self.take(received);
                 self.answer();
@@ -134,7 +138,7 @@ impl Alone {
             // What came with the handshake, or was left for lack of room, comes first.
             let mut last = !self.intake();
             if !last {
-                let received = socket::receive(&self.socket, &mut self.raw, INPUT);
+                let received = socket::receive(&self.socket, &mut self.raw, ROOM);
                 last = self.take(received);
             }
             self.answer();
@@ -149,7 +153,7 @@ impl Alone {
     fn take(&mut self, received: Received) -> bool {
         let (taken, all) = match received {
             // A short read was all there is; another call would only say so.
-            Received::Bytes(n) => (self.intake(), n < socket::READ_LEAST),
+            Received::Bytes { all } => (self.intake(), all),
             Received::Empty => (true, true),
             Received::Gone(why) => {
                 self.session.lose(&why, &mut self.inbox);
@@ -192,7 +196,7 @@ impl Alone {
     fn fail(&mut self, why: &str) {
         self.rung = false;
         self.session.out.consume(self.session.out.len());
-        while let Received::Bytes(_) = socket::receive(&self.socket, &mut self.raw, INPUT) {
+        while let Received::Bytes { .. } = socket::receive(&self.socket, &mut self.raw, ROOM) {
             if self.codec.intake(&mut self.raw, &mut self.session, &mut self.inbox)
                 || self.session.broken().is_some()
             {

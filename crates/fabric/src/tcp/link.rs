@@ -12,6 +12,7 @@
 
 use std::io;
 use std::net::{Shutdown, TcpStream};
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -28,8 +29,9 @@ use crate::channel::{Driven, Drove};
 use crate::poller::Poller;
 use crate::{Broken, Channel, Op, PostError, Ticket, stream};
 
-/// Most bytes of one read, so that one connection does not keep the NIC from the others.
-const READ_CHUNK: usize = 128 << 10;
+/// Bytes of one read: many, as all connections of a thread share its buffer, but one of them does not keep the
+/// thread from the others.
+const READ_CHUNK: RangeInclusive<usize> = 64 << 10..=128 << 10;
 
 /// A connection with a NIC.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! The socket below a connection: reads and writes that do not block, and one read that waits.
 
 use std::net::TcpStream;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -8,23 +9,23 @@ use rustix::net::{RecvFlags, SendFlags};
 
 use crate::buffer::Buffer;
 
-/// Free bytes offered to one read at least, where the buffer has them.
-pub const READ_LEAST: usize = 64 << 10;
-
 /// What one read brought.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Received {
-    /// So many bytes. All there were, if fewer than [`READ_LEAST`].
-    Bytes(usize),
+    /// Bytes.
+    Bytes {
+        /// They were all there were: there was room for more.
+        all: bool,
+    },
     /// None are there.
     Empty,
     /// The stream is over, and why.
     Gone(String),
 }
 
-/// Reads once into the free end of `into`, at most `most` bytes. `into` has room.
-pub fn receive(socket: &TcpStream, into: &mut Buffer, most: usize) -> Received {
-    read(socket, into, most, RecvFlags::DONTWAIT)
+/// Reads once into the free end of `into`: as many bytes of `room` as the buffer has room for. It has some.
+pub fn receive(socket: &TcpStream, into: &mut Buffer, room: RangeInclusive<usize>) -> Received {
+    read(socket, into, room, RecvFlags::DONTWAIT)
 }
 
 /// Has [`await_bytes`] wait for no longer than this. The kernel rounds it up to its ticks. It is longer than
@@ -39,20 +40,21 @@ pub fn let_wait(socket: &TcpStream) -> std::io::Result<()> {
 
 /// The same, but waits for bytes for [`AWAIT`] at most, or until a signal comes: one call of the system where
 /// to wait for readiness first takes two.
-pub fn await_bytes(socket: &TcpStream, into: &mut Buffer, most: usize) -> Received {
-    read(socket, into, most, RecvFlags::empty())
+pub fn await_bytes(socket: &TcpStream, into: &mut Buffer, room: RangeInclusive<usize>) -> Received {
+    read(socket, into, room, RecvFlags::empty())
 }
 
-fn read(socket: &TcpStream, into: &mut Buffer, most: usize, flags: RecvFlags) -> Received {
+fn read(socket: &TcpStream, into: &mut Buffer, room: RangeInclusive<usize>, flags: RecvFlags) -> Received {
     loop {
-        let free = into.free(READ_LEAST, most);
+        let free = into.free(*room.start(), *room.end());
+        let offered = free.len();
         match rustix::net::recv(socket, free, flags) {
             Ok((_, 0)) => {
                 return Received::Gone("its end of the connection was closed without a goodbye".into());
             }
             Ok((_, n)) => {
                 into.filled(n);
-                return Received::Bytes(n);
+                return Received::Bytes { all: n < offered };
             }
             Err(Errno::AGAIN) => return Received::Empty,
             Err(Errno::INTR) if flags.contains(RecvFlags::DONTWAIT) => {}
