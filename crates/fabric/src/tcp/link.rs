@@ -29,8 +29,8 @@ use crate::channel::{Driven, Drove};
 use crate::poller::Poller;
 use crate::{Broken, Channel, Op, PostError, Ticket, stream};
 
-/// Bytes of one read: many, as all connections of a thread share its buffer, but one of them does not keep the
-/// thread from the others.
+/// Bytes of one read: many, as all connections of a thread share its buffer, but one of them does not keep
+/// the thread from the others.
 const READ_CHUNK: RangeInclusive<usize> = 64 << 10..=128 << 10;
 
 /// A connection with a NIC.

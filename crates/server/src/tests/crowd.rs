@@ -89,7 +89,7 @@ fn clients_that_slept_with_the_worker_are_answered_and_seen_to_leave() {
             }
             for (i, raw) in idle.iter_mut().enumerate() {
                 let request = raw.next(RequestKind::Put);
-                let (key, sent) = (i.to_le_bytes(), Instant::now());
+                let (key, sent) = ((i as u32).to_le_bytes(), Instant::now());
                 assert!(raw.send(&Request { key: &key, value: b"v", ..request }));
                 assert_eq!(raw.answer().expect("an answer").status, Status::Ok);
                 // Half a second is what the worker sleeps at most: it was woken.
