@@ -12,10 +12,14 @@ use longarm_base::limits::LINE;
 
 use crate::words::{OwnedWords, Words};
 
+/// What happened to journalled memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum JournalEvent {
+pub(crate) enum JournalEvent {
+    /// A store of the word at this place.
     Store { at: u64, old: u64, new: u64 },
+    /// A flush of a range.
     Flush { at: u64, len: u64 },
+    /// A fence.
     Fence,
 }
 
@@ -69,6 +73,11 @@ impl Journal {
     /// The present moment.
     pub fn now(&self) -> usize {
         self.state.lock().expect("journal").events.len()
+    }
+
+    /// What happened until now.
+    pub(crate) fn events(&self) -> Vec<JournalEvent> {
+        self.state.lock().expect("journal").events.clone()
     }
 
     /// What an atomic look at a range would have seen at `moment`.
@@ -142,7 +151,7 @@ fn copy_words(words: &[u64], at: u64, into: &mut [u8]) {
 }
 
 /// Overwrites the part of `bytes` (which start at `base`) that the word at `word` covers.
-fn put_word(bytes: &mut [u8], base: u64, word: u64, value: u64) {
+pub(crate) fn put_word(bytes: &mut [u8], base: u64, word: u64, value: u64) {
     for (i, byte) in value.to_le_bytes().iter().enumerate() {
         let offset = word + i as u64;
         if offset >= base && offset < base + bytes.len() as u64 {

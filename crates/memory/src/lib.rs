@@ -18,6 +18,7 @@
 mod budget;
 mod bytes;
 mod checksum;
+mod image;
 mod journal;
 mod mapped;
 #[cfg(feature = "recycle")]
@@ -29,6 +30,7 @@ mod words;
 pub use budget::Budget;
 pub use bytes::{bytes_equal, short_equal};
 pub use checksum::{Hash, HashKey, SumKey};
+pub use image::{Images, PERSISTENT_LINE};
 pub use journal::{Cut, Journal, JournalPart};
 #[cfg(feature = "recycle")]
 pub use mapped::recycle::recycling;

@@ -2,6 +2,7 @@
 //!
 //! `layout` freezes the bytes, `slot` packs records, `owner` changes a pair under its lock, `places` says
 //! where else an inline item stands, `spill` keeps what has no slot, `resize` moves pairs to a larger table,
+//! `reopen` goes on from tables that outlived their server,
 //! `reader` is the one-sided search as a value, `verify` checks a whole table.
 
 mod compact;
@@ -11,6 +12,7 @@ mod owner;
 mod pair;
 mod places;
 mod reader;
+mod reopen;
 mod resize;
 mod slot;
 mod spill;
@@ -21,6 +23,7 @@ pub use layout::{Discipline, Geometry, PairShape, SlotKind, Table};
 pub use owner::{Entries, Full, NoRoom, Options, Owner};
 pub use pair::{IndexGuard, LockedPair};
 pub use reader::{InlineItem, ReadGranularity, Search, SearchStep};
+pub use reopen::{ReopenError, Reopened};
 pub use resize::Moved;
 pub use slot::{INLINE_MAX, Record, SlotView};
 pub use verify::{IndexReport, LookedAt, has_moved, items, verify};

@@ -107,6 +107,23 @@ pub(super) struct LiveTable {
     pub(super) huge: AtomicU64,
 }
 
+impl LiveTable {
+    /// A table in which nothing stands yet.
+    pub(super) fn new(table: Table) -> LiveTable {
+        LiveTable {
+            table,
+            groups: AtomicU64::new(0),
+            back: Mutex::default(),
+            extended: AtomicU64::new(0),
+            whole: AtomicU64::new(0),
+            cursor: AtomicU64::new(0),
+            compacted: AtomicU64::new(0),
+            populated: AtomicU64::new(0),
+            huge: AtomicU64::new(0),
+        }
+    }
+}
+
 pub(super) struct IndexState {
     pub(super) geometry: Geometry,
     pub(super) live: Vec<Arc<LiveTable>>,
@@ -129,7 +146,8 @@ pub(super) enum Since {
     At(Nanos),
 }
 
-type Publish = Box<dyn Fn(&Geometry) + Send + Sync>;
+/// Is told every geometry before any reader can need it.
+pub(super) type Publish = Box<dyn Fn(&Geometry) + Send + Sync>;
 
 /// Owner of all hash tables of a region.
 pub struct Owner<M: OwnedWords, E: Entries> {
@@ -165,32 +183,40 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             let pairs = (items.saturating_mul(3) / 2).div_ceil(shape.base_slots() as u64).max(16);
             if pairs > most { Err(Full) } else { owner.add_table(pairs, 0, bound) }
         };
-        let owner = Owner {
-            memory,
-            entries,
-            sums,
-            hash: HashKey::new(options.hash_key),
-            budget,
-            options,
-            state: RwLock::new(IndexState {
-                geometry: Geometry {
-                    epoch: 0,
-                    tables: [None; limits::TABLES_MAX],
-                    hash_key: options.hash_key,
-                },
-                live: Vec::new(),
-            }),
-            retired: Mutex::new(Vec::new()),
-            spilled: Spilled::default(),
-            publish: Box::new(publish),
-            next_id: AtomicU64::new(1),
-            items: AtomicU64::new(0),
-        };
+        let geometry = Geometry { epoch: 0, tables: [None; limits::TABLES_MAX], hash_key: options.hash_key };
+        let owner = Owner::over(memory, entries, sums, budget, options, geometry, Box::new(publish));
         let (expected, found) = (options.expected_items, options.found_items);
         if found <= expected || add_table(&owner, found, Bound::Region).is_err() {
             add_table(&owner, expected, Bound::Budget)?;
         }
         Ok(owner)
+    }
+
+    /// The owner of no tables yet, after those of this geometry.
+    pub(super) fn over(
+        memory: M,
+        entries: E,
+        sums: SumKey,
+        budget: Arc<Budget>,
+        options: Options,
+        geometry: Geometry,
+        publish: Publish,
+    ) -> Owner<M, E> {
+        let last = geometry.live().map(|table| u64::from(table.id)).max().unwrap_or(0);
+        Owner {
+            memory,
+            entries,
+            sums,
+            hash: HashKey::new(geometry.hash_key),
+            budget,
+            options,
+            state: RwLock::new(IndexState { geometry, live: Vec::new() }),
+            retired: Mutex::new(Vec::new()),
+            spilled: Spilled::default(),
+            publish,
+            next_id: AtomicU64::new(last + 1),
+            items: AtomicU64::new(0),
+        }
     }
 
     /// Bytes of a table, and of what stands behind it.
@@ -500,7 +526,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         Ok(())
     }
 
-    fn set_group(&self, table: &Table, pair: u64, header: &mut Header, at: usize, group: u32) {
+    pub(super) fn set_group(&self, table: &Table, pair: u64, header: &mut Header, at: usize, group: u32) {
         header.groups[at] = group;
         let word = at / 2;
         let value = u64::from(header.groups[word * 2]) | u64::from(header.groups[word * 2 + 1]) << 32;

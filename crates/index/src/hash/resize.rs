@@ -8,14 +8,14 @@
 //! it, up to `limits::TABLES_MAX`. Keys that a larger table would not part do not make it grow: see
 //! `spill.rs`.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use longarm_base::limits::{PAIR_SLOTS_MAX, TABLES_MAX};
 use longarm_base::{Csn, Mutant, Nanos};
 use longarm_memory::{HUGE_PAGE, Hash, OwnedWords};
 
-use super::layout::{EXTENDED_SHARE, PairShape, Table, indicator};
+use super::layout::{Discipline, EXTENDED_SHARE, PairShape, Table, indicator};
 use super::owner::{Bound, Entries, Full, IndexState, LiveTable, NoRoom, Owner, Retired, Since};
 use super::slot::Record;
 
@@ -63,21 +63,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         }
         // Relaxed: the state's lock orders ids.
         table.id = self.next_id.fetch_add(1, Ordering::Relaxed) as u32;
-        let counter = || AtomicU64::new(0);
-        let (groups, extended, whole, cursor) = (counter(), counter(), counter(), counter());
-        let (populated, huge) = (counter(), counter());
-        let back = Mutex::default();
-        state.live.push(Arc::new(LiveTable {
-            table,
-            groups,
-            back,
-            extended,
-            whole,
-            cursor,
-            compacted: AtomicU64::new(0),
-            populated,
-            huge,
-        }));
+        state.live.push(Arc::new(LiveTable::new(table)));
         if state.live.len() == 1 && self.options.populate {
             self.populate(&state.live[0], bytes);
         }
@@ -85,7 +71,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         Ok(())
     }
 
-    fn republish(&self, state: &mut IndexState) {
+    pub(super) fn republish(&self, state: &mut IndexState) {
         state.geometry.epoch += 1;
         state.geometry.tables = [None; TABLES_MAX];
         for (place, live) in state.geometry.tables.iter_mut().zip(&state.live) {
@@ -276,6 +262,11 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
                 Since::At(then) if now.since(then) < quarantine => {}
                 Since::At(_) => {
                     self.memory.discard(table.base, self.bytes_of(table));
+                    if table.discipline == Discipline::OutOfPlace {
+                        // The next table here begins with zeros, also after a loss of power.
+                        self.memory.flush(table.base, self.bytes_of(table));
+                        self.memory.fence();
+                    }
                     self.budget.give(self.bytes_of(table));
                     return false;
                 }

@@ -4,6 +4,7 @@ mod crowd;
 mod cutoff;
 mod cuts;
 mod grow;
+mod images;
 mod model;
 
 use std::collections::HashMap;
