@@ -18,6 +18,7 @@
 mod budget;
 mod bytes;
 mod checksum;
+mod counted;
 mod image;
 mod journal;
 mod mapped;
@@ -30,6 +31,7 @@ mod words;
 pub use budget::Budget;
 pub use bytes::{bytes_equal, short_equal};
 pub use checksum::{Hash, HashKey, SumKey};
+pub use counted::{Counted, PersistentWrites};
 pub use image::{Images, PERSISTENT_LINE};
 pub use journal::{Cut, Journal, JournalPart};
 #[cfg(feature = "recycle")]

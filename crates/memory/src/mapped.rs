@@ -7,6 +7,7 @@
 
 #[cfg(feature = "recycle")]
 pub(crate) mod recycle;
+mod write_back;
 
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
@@ -502,16 +503,14 @@ impl OwnedWords for Mapped {
 
     fn flush(&self, at: u64, len: u64) {
         self.0.check(at & !63, (len + (at & 63)) as usize);
-        #[cfg(target_arch = "x86_64")]
         for line in (at & !63..at + len).step_by(64) {
-            // SAFETY: clflush on an address inside our mapping; it changes no value.
-            unsafe { std::arch::x86_64::_mm_clflush(self.0.base().add(line as usize)) };
+            // SAFETY: a line inside our mapping.
+            unsafe { write_back::line(self.0.base().add(line as usize)) };
         }
     }
 
     fn fence(&self) {
-        // SeqCst: a full fence, so that write-backs come before the stores that publish them.
-        std::sync::atomic::fence(Ordering::SeqCst);
+        write_back::fence();
     }
 }
 

@@ -284,3 +284,28 @@ fn memory_without_a_file_is_given_to_nobody() {
         assert!(region.read_only_file().is_err());
     }
 }
+
+/// Whatever instruction the processor has for it: bytes stay as they are, and ranges need not be whole lines.
+#[test]
+fn writing_back_changes_nothing() {
+    let options = RegionOptions { name: "persistent".into(), bytes: 4096, backing: Backing::Memory };
+    let region = Region::create(&options).expect("memory");
+    let memory = region.memory();
+    for (at, len) in [(0, 8), (56, 16), (64, 64), (4088, 8), (0, 4096), (128, 0)] {
+        memory.store(at, 1 + at);
+        memory.flush(at, len);
+        memory.fence();
+        assert_eq!(memory.load(at), 1 + at);
+    }
+}
+
+#[test]
+fn flushed_lines_and_fences_are_counted() {
+    let counted = Counted::new(Journal::new(1024));
+    counted.store(56, 7);
+    counted.flush(56, 16);
+    counted.flush(128, 64);
+    counted.fence();
+    assert_eq!(counted.take(), PersistentWrites { lines: 3, fences: 1 });
+    assert_eq!((counted.take(), counted.load(56)), (PersistentWrites::default(), 7));
+}

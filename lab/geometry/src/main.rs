@@ -5,11 +5,18 @@
 //! until the table would have to grow (a tenth of the pairs has added groups, or one pair is full), and
 //! prints the load factor, the bytes of the READ, and the READs of a hit. It places keys as
 //! `crates/index/src/hash/owner.rs` does, without the memory. It measures no time, so any machine gives the
-//! same table: `cargo run --release -p lab-geometry`.
+//! same table: `cargo run --release -p lab-geometry`. Behind it stands figure 18 of the paper, the load each
+//! time a table doubles (`doubling.rs`).
+
+mod doubling;
+
+use std::collections::BTreeMap;
 
 use longarm_base::random::SplitMix64;
 use longarm_index::hash::PairShape;
 use longarm_index::hash::layout::{EXTENDED_SHARE, GROUP_SLOTS, GROUPS_MAX};
+
+use doubling::{Workload, mean_loads};
 
 /// A shape under test.
 #[derive(Clone, Copy)]
@@ -147,8 +154,33 @@ fn main() {
         println!();
     }
     println!(
-        "A miss is one READ and a second look at the header (64 bytes), and one READ a matching added slot."
+        "A miss is one READ and a second look at the header (64 bytes), and one READ a matching added slot.\n"
     );
+    print_doublings();
+}
+
+/// Figure 18 of the paper, with its table.
+#[allow(clippy::print_stdout, reason = "as in `main`")]
+fn print_doublings() {
+    const MOST: usize = 1 << 17;
+    let added = [("none", None), ("1/20", Some(20)), ("1/10", Some(10))];
+    println!(
+        "Load in % when a table of 20 slots a pair doubles, mean of 5 seeds, by pairs and added groups.\n"
+    );
+    println!(
+        "| workload | added | {} |",
+        (2..=17).map(|log| format!("2^{log}")).collect::<Vec<_>>().join(" | ")
+    );
+    println!("|---|---|{}", "---|".repeat(16));
+    for (name, workload) in [("inserts", Workload::Inserts), ("and updates", Workload::InsertsAndUpdates)] {
+        for (label, share) in added {
+            let loads: BTreeMap<usize, f64> = mean_loads(share, workload, MOST, 5).into_iter().collect();
+            let cell = |log: u32| {
+                loads.get(&(1 << log)).map_or("-".to_string(), |load| format!("{:.0}", 100.0 * load))
+            };
+            println!("| {name} | {label} | {} |", (2..=17).map(cell).collect::<Vec<_>>().join(" | "));
+        }
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ mod cuts;
 mod grow;
 mod images;
 mod model;
+mod persistent_writes;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

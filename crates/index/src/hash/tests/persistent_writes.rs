@@ -1,0 +1,66 @@
+//! Cache lines that an operation makes persistent, beside table I of the paper (continuity hashing V.B).
+
+use longarm_memory::{Counted, PersistentWrites};
+
+use super::super::owner::Bound;
+use super::*;
+
+fn counted() -> Bed<Counted<Journal>> {
+    bed(Counted::new(Journal::new(64 << 10)), SlotKind::Pointer16, Discipline::OutOfPlace, 1)
+}
+
+/// Each line is fenced before the next store that rests on it.
+fn lines(bed: &Bed<Counted<Journal>>) -> u64 {
+    let PersistentWrites { lines, fences } = bed.memory.take();
+    assert_eq!(lines, fences, "a fence behind each line");
+    lines
+}
+
+/// "Continuity 2 2 1; Level 2 - 2.01, 2 - 5, 1; P-FaRM-KV 5 5 5".
+#[test]
+fn an_insertion_and_an_update_take_two_persistent_writes_and_a_deletion_one() {
+    let bed = counted();
+    lines(&bed);
+    bed.put(b"k", b"one");
+    let insertion = lines(&bed);
+    bed.put(b"k", b"two");
+    let update = lines(&bed);
+    bed.remove(b"k");
+    let deletion = lines(&bed);
+    assert_eq!([insertion, update, deletion], [2, 2, 1]);
+}
+
+/// What the paper does not count: one more when a pair gets an added group, or gives one back.
+#[test]
+fn a_group_that_comes_or_goes_takes_one_more() {
+    let bed = counted();
+    let table = bed.owner.newest();
+    let names = (0u32..).map(|i| format!("key{i}").into_bytes());
+    let crowd: Vec<_> = names
+        .filter(|key| table.home(bed.hash(key)) == (0, false))
+        .take(table.shape.bucket + table.shape.shared + 1)
+        .collect();
+    let (last, most) = crowd.split_last().expect("some");
+    most.iter().for_each(|key| _ = bed.put(key, b"v"));
+    lines(&bed);
+    bed.put(last, b"v");
+    assert_eq!(lines(&bed), 3);
+    bed.remove(last);
+    assert_eq!(lines(&bed), 2);
+}
+
+/// An item that moves to a larger table takes an insertion there; all items of its pair are deleted here by
+/// one write, where the paper has one each (III.C, log-free resizing).
+#[test]
+fn a_move_takes_two_an_item_and_one_a_pair() {
+    let bed = counted();
+    let table = bed.owner.newest();
+    let names = (0u32..).map(|i| format!("key{i}").into_bytes());
+    let crowd: Vec<_> = names.filter(|key| table.home(bed.hash(key)).0 == 0).take(6).collect();
+    crowd.iter().for_each(|key| _ = bed.put(key, b"v"));
+    bed.owner.add_table(64, table.id, Bound::Budget).expect("memory");
+    lines(&bed);
+    bed.owner.make_room(bed.hash(&crowd[0])).expect("moves");
+    assert_eq!(lines(&bed), 6 * 2 + 1);
+    assert_eq!(bed.check().items, 6);
+}
