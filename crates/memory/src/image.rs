@@ -84,6 +84,31 @@ impl Journal {
 }
 
 impl Images {
+    /// The states of a file that holds `sure`, after writes that no sync followed: of each unit what it was
+    /// after some of the writes to it.
+    pub fn of_writes<'w>(
+        sure: Vec<u8>,
+        unit: u64,
+        writes: impl IntoIterator<Item = (u64, &'w [u8])>,
+    ) -> Images {
+        let mut open = BTreeMap::<u64, Vec<Vec<u8>>>::new();
+        for (at, bytes) in writes {
+            let end = at + bytes.len() as u64;
+            for of in at / unit..end.div_ceil(unit) {
+                let start = of * unit;
+                let whole = start as usize..((start + unit) as usize).min(sure.len());
+                let versions = open.entry(of).or_insert_with(|| vec![sure[whole].to_vec()]);
+                let mut next = versions.last().expect("one is sure").clone();
+                let (from, to) = (at.max(start), end.min(start + unit));
+                next[(from - start) as usize..(to - start) as usize]
+                    .copy_from_slice(&bytes[(from - at) as usize..(to - at) as usize]);
+                versions.push(next);
+            }
+        }
+        let open = open.into_iter().map(|(of, versions)| Unit { at: of * unit, versions }).collect();
+        Images { sure, open }
+    }
+
     /// How many there are; equal ones count each.
     pub fn count(&self) -> u128 {
         self.open.iter().fold(1, |count: u128, unit| count.saturating_mul(unit.versions.len() as u128))

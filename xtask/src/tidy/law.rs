@@ -1,4 +1,4 @@
-//! The law of dependencies, read from the manifests: base < memory < store, index, fabric; wire, host,
+//! The law of dependencies, read from the manifests: base < memory < store, index, disk, fabric; wire, host,
 //! workload and history over base; engine, ordered < group < server, the engine without the fabric; ibverbs
 //! under fabric and bench; the client uses readers alone; only the program depends on bench, only chaos on
 //! the program and, with the simulator, on history, and nothing on those two; only transports know TLS.
@@ -18,6 +18,7 @@ const LAW: &[(&str, &[&[&str]])] = &[
     ("longarm-workload", &[BASE]),
     ("longarm-replica", &[BASE, &["longarm-wire"]]),
     ("longarm-store", &[BASE, &["longarm-memory"]]),
+    ("longarm-disk", &[BASE, &["longarm-memory"]]),
     ("longarm-index", &[BASE, &["longarm-host", "longarm-memory"]]),
     ("longarm-ibverbs", &[]),
     ("longarm-fabric", &[BASE, &["longarm-host", "longarm-memory", "longarm-ibverbs"]]),

@@ -1,0 +1,248 @@
+//! The file of an arena as a whole: header, table, segments, notes, and the first failure.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use longarm_base::limits::{LINE, SEGMENT_BYTES};
+use longarm_memory::SumKey;
+
+use crate::error::DiskError;
+use crate::file::FileMedium;
+use crate::layout::{
+    COPIES, HEADER_BYTES, MAGIC, NOTE_BYTES, NOTES_AT, PAGE_BYTES, SUM_KEY, VERSION, file_bytes, header,
+    note_at, page_at, pages, segments_at,
+};
+use crate::medium::Medium;
+use crate::note::Note;
+use crate::sequence::Sequence;
+use crate::table::{Line, TablePages};
+
+/// Whose arena it is, and how large.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// The group of the replica.
+    pub group: u64,
+    /// Segments, those of the table included.
+    pub segments: u32,
+    /// Segments of the table, which come first.
+    pub table: u32,
+}
+
+/// What an opened file says of itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// Drawn when the file was made.
+    pub medium: u64,
+    /// The newest note, if there is one.
+    pub note: Option<Note>,
+}
+
+/// The file of an arena.
+///
+/// Offsets are those of the arena. What is written is surely there once [`sync`](Self::sync) returned, and
+/// not before. A note says of bytes that they are there: write it behind the sync of these bytes, and rest
+/// nothing on it before the next one.
+pub struct ArenaDisk<M> {
+    medium: M,
+    shape: Shape,
+    table: TablePages,
+    /// Of notes.
+    notes: Sequence,
+    failed: Option<DiskError>,
+}
+
+impl ArenaDisk<FileMedium> {
+    /// The file `arena` in a directory: as it is, or made anew, with `medium` to name it, if there is none.
+    pub fn in_dir(dir: &Path, shape: Shape, medium: u64) -> Result<(Self, Found), DiskError> {
+        let path = dir.join("arena");
+        if path.exists() {
+            return ArenaDisk::open(FileMedium::open(&path)?, shape);
+        }
+        let file = FileMedium::create(&path, file_bytes(shape.segments.into(), shape.table.into()))?;
+        let mut disk = ArenaDisk::create(file, shape, medium)?;
+        disk.attempt("make", FileMedium::appear)?;
+        Ok((disk, Found { medium, note: None }))
+    }
+}
+
+impl<M: Medium> ArenaDisk<M> {
+    /// A new file on a medium of the right size. When this returns all of it is there.
+    pub fn create(medium: M, shape: Shape, id: u64) -> Result<Self, DiskError> {
+        let segments = u64::from(shape.segments);
+        assert_eq!(medium.bytes(), file_bytes(segments, shape.table.into()), "the size of the file");
+        let table = TablePages::new(pages(segments));
+        let mut disk = ArenaDisk { medium, shape, table, notes: Sequence::default(), failed: None };
+        let zeros = vec![0; (COPIES * NOTE_BYTES) as usize];
+        disk.attempt("write", |medium| medium.write(NOTES_AT, &zeros))?;
+        // Both copies, so that the file has no holes.
+        for _ in 0..COPIES {
+            disk.table.change_all();
+            disk.write_table()?;
+            disk.sync()?;
+        }
+        let bytes = encode_header(&shape, id);
+        disk.attempt("write", |medium| medium.write(0, &bytes))?;
+        disk.sync()?;
+        Ok(disk)
+    }
+
+    /// The file on this medium, if it is one of this shape.
+    pub fn open(medium: M, shape: Shape) -> Result<(Self, Found), DiskError> {
+        let table = TablePages::new(pages(shape.segments.into()));
+        let mut disk = ArenaDisk { medium, shape, table, notes: Sequence::default(), failed: None };
+        let id = disk.check_header()?;
+        let note = disk.read_notes()?;
+        disk.notes = Sequence::of(note.as_ref().map_or(0, |note| note.number));
+        disk.read_table()?;
+        Ok((disk, Found { medium: id, note }))
+    }
+
+    /// The medium.
+    pub fn medium(&self) -> &M {
+        &self.medium
+    }
+
+    /// The line of a segment, as it was set last.
+    pub fn line(&self, segment: u32) -> Line {
+        self.table.line(segment)
+    }
+
+    /// Sets the line of a segment; [`write_table`](Self::write_table) writes it.
+    pub fn set_line(&mut self, segment: u32, line: &Line) {
+        self.table.set_line(segment, line);
+    }
+
+    /// Writes the lines that were set since. A loss of power leaves of the lines of one page either all that
+    /// were set, or none.
+    pub fn write_table(&mut self) -> Result<(), DiskError> {
+        let changed = self.table.take_changed();
+        changed.iter().try_for_each(|(at, bytes)| self.attempt("write", |medium| medium.write(*at, bytes)))
+    }
+
+    /// Writes bytes of segments behind the table.
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        let at = self.place(offset, bytes.len());
+        self.attempt("write", |medium| medium.write(at, bytes))
+    }
+
+    /// Reads bytes of segments behind the table.
+    pub fn read(&mut self, offset: u64, into: &mut [u8]) -> Result<(), DiskError> {
+        let at = self.place(offset, into.len());
+        self.attempt("read", |medium| medium.read(at, into))
+    }
+
+    /// Writes a note, and gives it its number.
+    pub fn write_note(&mut self, note: &Note) -> Result<(), DiskError> {
+        let numbered = Note { number: self.notes.write(), ..note.clone() };
+        self.attempt("write", |medium| medium.write(note_at(numbered.number), &numbered.encode()))
+    }
+
+    /// Waits until all that was written is there.
+    pub fn sync(&mut self) -> Result<(), DiskError> {
+        self.attempt("sync", Medium::sync)?;
+        self.table.synced();
+        self.notes.sync();
+        Ok(())
+    }
+
+    fn place(&self, offset: u64, len: usize) -> u64 {
+        let (first, end) = (u64::from(self.shape.table), u64::from(self.shape.segments));
+        let (first, end) = (first * SEGMENT_BYTES, end * SEGMENT_BYTES);
+        assert!(offset >= first && offset + len as u64 <= end, "{len} bytes at {offset} are not of segments");
+        segments_at(self.shape.segments.into()) + offset - first
+    }
+
+    /// Does something with the medium, unless it has failed.
+    fn attempt<R>(
+        &mut self,
+        step: &'static str,
+        what: impl FnOnce(&mut M) -> io::Result<R>,
+    ) -> Result<R, DiskError> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
+        what(&mut self.medium).map_err(|error| {
+            let path = self.medium.path().to_path_buf();
+            let failed = DiskError::Io { step, path, source: Arc::new(error) };
+            self.failed = Some(failed.clone());
+            failed
+        })
+    }
+
+    /// Checks that the file is ours; the medium that it names.
+    fn check_header(&mut self) -> Result<u64, DiskError> {
+        let path = self.medium.path().to_path_buf();
+        if self.medium.bytes() < HEADER_BYTES {
+            return Err(DiskError::Foreign { path });
+        }
+        let mut bytes = [0; HEADER_BYTES as usize];
+        self.attempt("read", |medium| medium.read(0, &mut bytes))?;
+        let word = |i: usize| u64::from_le_bytes(bytes[8 * i..8 * i + 8].try_into().expect("eight bytes"));
+        if word(header::MAGIC) != MAGIC {
+            return Err(DiskError::Foreign { path });
+        }
+        if word(header::SUM) != SumKey::new(SUM_KEY).sum(0, &bytes[8..]) {
+            return Err(DiskError::Damaged { path, what: "its header".into() });
+        }
+        if word(header::VERSION) != VERSION {
+            return Err(DiskError::Version { path, found: word(header::VERSION), known: VERSION });
+        }
+        let Shape { group, segments, table } = self.shape;
+        if word(header::GROUP) != group {
+            return Err(DiskError::Group { path, found: word(header::GROUP), group });
+        }
+        let (found, segments) = (word(header::SEGMENTS), u64::from(segments));
+        if (found, word(header::TABLE)) != (segments, u64::from(table)) {
+            return Err(DiskError::Shape { path, found, segments });
+        }
+        let (has, wants) = (self.medium.bytes(), file_bytes(segments, table.into()));
+        if has != wants {
+            return Err(DiskError::Damaged { path, what: format!("it has {has} bytes, not {wants}") });
+        }
+        Ok(word(header::MEDIUM))
+    }
+
+    /// The newest note that verifies.
+    fn read_notes(&mut self) -> Result<Option<Note>, DiskError> {
+        let mut newest = None::<Note>;
+        for copy in 0..COPIES {
+            let (at, mut block) = (note_at(copy), vec![0; NOTE_BYTES as usize]);
+            self.attempt("read", |medium| medium.read(at, &mut block))?;
+            let note = Note::decode(at, &block);
+            newest = newest.into_iter().chain(note).max_by_key(|note| note.number);
+        }
+        Ok(newest)
+    }
+
+    fn read_table(&mut self) -> Result<(), DiskError> {
+        for page in 0..pages(self.shape.segments.into()) {
+            let mut bytes = vec![0; (COPIES * PAGE_BYTES) as usize];
+            self.attempt("read", |medium| medium.read(page_at(page, 0), &mut bytes))?;
+            let (first, second) = bytes.split_at(PAGE_BYTES as usize);
+            if !self.table.take(page, [first, second]) {
+                let (path, what) = (self.medium.path().to_path_buf(), format!("page {page} of its table"));
+                return Err(DiskError::Damaged { path, what });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn encode_header(shape: &Shape, id: u64) -> Vec<u8> {
+    let mut words = [0; (HEADER_BYTES / 8) as usize];
+    words[header::MAGIC] = MAGIC;
+    words[header::VERSION] = VERSION;
+    words[header::MEDIUM] = id;
+    words[header::GROUP] = shape.group;
+    words[header::SEGMENTS] = shape.segments.into();
+    words[header::TABLE] = shape.table.into();
+    let body: Vec<u8> = words[1..].iter().flat_map(|word: &u64| word.to_le_bytes()).collect();
+    words[header::SUM] = SumKey::new(SUM_KEY).sum(0, &body);
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+const _: () = assert!(LINE == HEADER_BYTES, "the header is within one sector");
+
+#[cfg(test)]
+mod tests;

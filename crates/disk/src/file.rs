@@ -1,0 +1,184 @@
+//! A medium that is a file: of its whole size from the beginning, and open in one process alone.
+
+use std::fs::{File, OpenOptions, rename};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::io::Errno;
+
+use crate::error::DiskError;
+use crate::medium::Medium;
+
+/// Bytes of zeros that are written at once.
+const CHUNK: u64 = 1 << 20;
+
+/// A file.
+#[derive(Debug)]
+pub struct FileMedium {
+    file: File,
+    path: PathBuf,
+    bytes: u64,
+}
+
+impl FileMedium {
+    /// A file of zeros under the name `path` with `.new` behind it, until it is to [appear](Self::appear).
+    /// One that was left there is begun anew.
+    pub fn create(path: &Path, bytes: u64) -> Result<FileMedium, DiskError> {
+        let fresh = fresh(path);
+        let fail = |step| {
+            let path = fresh.clone();
+            move |error: io::Error| DiskError::Io { step, path, source: Arc::new(error) }
+        };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.open(&fresh).map_err(fail("make"))?;
+        lock(&file, &fresh)?;
+        file.set_len(0).map_err(fail("make"))?;
+        match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+            Ok(()) => {}
+            Err(Errno::OPNOTSUPP) => {
+                let zeros = vec![0; CHUNK as usize];
+                for at in (0..bytes).step_by(CHUNK as usize) {
+                    let len = CHUNK.min(bytes - at) as usize;
+                    file.write_all_at(&zeros[..len], at).map_err(|error| full(error, &fresh, bytes))?;
+                }
+            }
+            Err(error) => {
+                let error = full(error.into(), &fresh, bytes);
+                let _ = std::fs::remove_file(&fresh);
+                return Err(error);
+            }
+        }
+        Ok(FileMedium { file, path: path.to_path_buf(), bytes })
+    }
+
+    /// The file is complete: it has its name from now on, also after a loss of power.
+    pub fn appear(&mut self) -> io::Result<()> {
+        self.file.sync_all()?;
+        rename(fresh(&self.path), &self.path)?;
+        let dir = self.path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(dir)?.sync_all()
+    }
+
+    /// A file that is there.
+    pub fn open(path: &Path) -> Result<FileMedium, DiskError> {
+        let fail = |step| {
+            let path = path.to_path_buf();
+            move |error: io::Error| DiskError::Io { step, path, source: Arc::new(error) }
+        };
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(fail("open"))?;
+        lock(&file, path)?;
+        let bytes = file.metadata().map_err(fail("open"))?.len();
+        // A process that was killed may have left bytes that can be read and are not on the disk.
+        file.sync_data().map_err(fail("sync"))?;
+        Ok(FileMedium { file, path: path.to_path_buf(), bytes })
+    }
+}
+
+impl Medium for FileMedium {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, at)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(into, at)
+    }
+}
+
+fn fresh(path: &Path) -> PathBuf {
+    path.with_added_extension("new")
+}
+
+/// Keeps other processes out, as long as the file is open.
+fn lock(file: &File, path: &Path) -> Result<(), DiskError> {
+    let path = path.to_path_buf();
+    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => Err(DiskError::InUse { path }),
+        Err(error) => Err(DiskError::Io { step: "lock", path, source: Arc::new(error.into()) }),
+    }
+}
+
+/// Why there is no file of so many bytes.
+fn full(error: io::Error, path: &Path, needs: u64) -> DiskError {
+    let path = path.to_path_buf();
+    let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::FileTooLarge);
+    match rustix::fs::statvfs(path.parent().unwrap_or(Path::new("."))) {
+        Ok(disk) if is_full => {
+            // What of the file was taken already is free again when it goes.
+            let taken = std::fs::metadata(&path)
+                .map_or(0, |file| std::os::unix::fs::MetadataExt::blocks(&file) * 512);
+            DiskError::Full { path, needs, free: disk.f_bavail * disk.f_frsize + taken }
+        }
+        _ => DiskError::Io { step: "make", path, source: Arc::new(error) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_has_its_size_at_once_and_its_name_once_it_is_complete() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("arena");
+        let mut file = FileMedium::create(&path, 3 << 20).expect("room");
+        file.write(1 << 20, b"bytes").expect("written");
+        assert!(!path.exists());
+        file.appear().expect("named");
+        drop(file);
+        let file = FileMedium::open(&path).expect("opened");
+        let mut bytes = [0; 7];
+        file.read((1 << 20) - 1, &mut bytes).expect("read");
+        assert_eq!((file.bytes(), &bytes), (3 << 20, b"\0bytes\0"));
+        assert!(file.read((3 << 20) - 1, &mut bytes).is_err(), "beyond its end");
+    }
+
+    #[test]
+    fn one_that_was_left_half_made_is_begun_anew() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("arena");
+        let mut file = FileMedium::create(&path, 1 << 20).expect("room");
+        file.write(0, b"left").expect("written");
+        drop(file);
+        let file = FileMedium::create(&path, 1 << 20).expect("room");
+        let mut bytes = [9; 4];
+        file.read(0, &mut bytes).expect("read");
+        assert_eq!(bytes, [0; 4]);
+    }
+
+    #[test]
+    fn errors_say_what_to_do() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("arena");
+        let error = |made: Result<FileMedium, DiskError>| made.expect_err("it is refused").to_string();
+        let file = FileMedium::create(&path, 4096).expect("room");
+        assert!(error(FileMedium::create(&path, 4096)).contains("in use by another process"));
+        drop(file);
+        let huge = error(FileMedium::create(&path, 1 << 60));
+        assert!(
+            huge.contains("needs 1152921504606846976 bytes") && huge.contains("are free: free some"),
+            "{huge}"
+        );
+        assert!(!fresh(&path).exists(), "nothing is left behind");
+        let missing = error(FileMedium::open(&path));
+        assert!(missing.contains("cannot open") && missing.contains("arena"), "{missing}");
+        let nowhere = error(FileMedium::create(&dir.path().join("no").join("arena"), 4096));
+        assert!(nowhere.contains("cannot make"), "{nowhere}");
+    }
+}

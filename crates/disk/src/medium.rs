@@ -1,0 +1,23 @@
+//! What a file does: bytes are written, and are surely there once a sync says so.
+
+use std::io;
+use std::path::Path;
+
+/// A file, or what stands for one. Its size never changes.
+pub trait Medium: Send {
+    /// What to call it.
+    fn path(&self) -> &Path;
+
+    /// Bytes that it has.
+    fn bytes(&self) -> u64;
+
+    /// Writes all of these bytes. A loss of power before the next sync leaves of each sector what it was
+    /// after some of the writes to it, in their order.
+    fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Waits until all that was written is there, whatever happens. After an error nothing is known of it.
+    fn sync(&mut self) -> io::Result<()>;
+
+    /// Reads all of these bytes.
+    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()>;
+}

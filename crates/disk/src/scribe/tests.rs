@@ -1,0 +1,176 @@
+use longarm_base::ReplicaId;
+use longarm_base::limits::SEGMENT_BYTES;
+use proptest::prelude::*;
+
+use super::*;
+use crate::layout::file_bytes;
+use crate::sectors::SectorMedium;
+use crate::{Found, Shape};
+
+const SHAPE: Shape = Shape { group: 7, segments: 3, table: 1 };
+const STREAMS: usize = 2;
+const ENTRY: u64 = 192;
+
+/// A leader's arena: each stream fills a segment of its own with entries that name their version and
+/// themselves.
+struct Leader {
+    arena: Vec<u8>,
+    /// By stream: the version of each position.
+    versions: [Vec<u64>; STREAMS],
+    csn: u64,
+}
+
+fn place(stream: usize, position: usize) -> u64 {
+    (1 + stream as u64) * SEGMENT_BYTES + position as u64 * ENTRY
+}
+
+fn entry(stream: usize, position: usize, csn: u64) -> Vec<u8> {
+    let seed = csn << 20 | (stream as u64) << 16 | position as u64;
+    (0..ENTRY / 8).flat_map(|word| (seed ^ word << 56).to_le_bytes()).collect()
+}
+
+impl Leader {
+    fn new() -> Leader {
+        Leader { arena: vec![0; 3 * SEGMENT_BYTES as usize], versions: Default::default(), csn: 0 }
+    }
+
+    fn write(&mut self, stream: usize, scribe: &mut Scribe<SectorMedium>) {
+        self.csn += 1;
+        let position = self.versions[stream].len();
+        if position == 0 {
+            scribe.name_line(1 + stream as u32, &[9; 64]);
+        }
+        let (at, bytes) = (place(stream, position), entry(stream, position, self.csn));
+        self.arena[at as usize..][..bytes.len()].copy_from_slice(&bytes);
+        self.versions[stream].push(self.csn);
+        scribe.name_entry(stream as u16, at, ENTRY);
+    }
+
+    fn mark(&self) -> Mark {
+        let written = self.versions.iter().map(|versions| versions.len() as u64).collect();
+        Mark { stable: Csn(self.csn), ceiling: Csn(self.csn + 100), written }
+    }
+
+    fn batch(&self, scribe: &mut Scribe<SectorMedium>) -> Result<Batch, DiskError> {
+        scribe.batch(|at, into| into.copy_from_slice(&self.arena[at as usize..][..into.len()]))
+    }
+
+    /// Whether the file has an entry, and its line.
+    fn has(&self, disk: &mut ArenaDisk<SectorMedium>, stream: usize, position: usize) -> bool {
+        let mut bytes = vec![0; ENTRY as usize];
+        disk.read(place(stream, position), &mut bytes).expect("read");
+        disk.line(1 + stream as u32) == [9; 64]
+            && bytes == entry(stream, position, self.versions[stream][position])
+    }
+}
+
+fn scribe() -> (Scribe<SectorMedium>, SectorMedium) {
+    let medium = SectorMedium::new(file_bytes(3, 1));
+    let disk = ArenaDisk::create(medium.clone(), SHAPE, 1).expect("made");
+    (Scribe::new(disk, Term::new(1, ReplicaId(0)), STREAMS), medium)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Writes of two streams, marks and batches in any order, and the power is lost within any step of a
+    /// batch: what a batch said to be there is there, and so is all that the note says, which is that of the
+    /// batch before, or of the one before that.
+    #[test]
+    fn what_is_said_to_be_there_outlives_a_loss_of_power(
+        steps in proptest::collection::vec(0u8..7, 0..80),
+        left in 0u32..12,
+        seed in any::<u64>(),
+    ) {
+        let (mut scribe, medium) = scribe();
+        let (mut leader, mut said) = (Leader::new(), Batch::default());
+        said.floors = vec![0; STREAMS];
+        for step in steps {
+            match step {
+                0..=3 => leader.write(usize::from(step % 2), &mut scribe),
+                4 => scribe.mark(leader.mark()),
+                _ => {
+                    let batch = leader.batch(&mut scribe).expect("written");
+                    let all: Vec<_> = leader.versions.iter().map(|versions| versions.len() as u64).collect();
+                    prop_assert_eq!(&batch.floors, &all);
+                    said = batch;
+                }
+            }
+        }
+        // The last batch is cut off.
+        medium.fail_after(left);
+        let last = leader.batch(&mut scribe);
+        if let Ok(batch) = &last {
+            said = batch.clone();
+        }
+        medium.images().visit(8, seed, |image| {
+            let opened = ArenaDisk::open(SectorMedium::of(image.to_vec()), SHAPE);
+            let (mut disk, Found { note, .. }) = opened.unwrap_or_else(|error| panic!("{error}"));
+            for (stream, floor) in said.floors.iter().enumerate() {
+                for position in 0..*floor as usize {
+                    let is_there = leader.has(&mut disk, stream, position);
+                    assert!(is_there, "{position} of stream {stream} was said to be there");
+                }
+            }
+            let note = note.unwrap_or_default();
+            let noted = said.noted.as_ref().map_or(0, |note| note.floors.iter().sum());
+            assert!(note.floors.iter().sum::<u64>() >= noted, "an older note than was said");
+            for (stream, versions) in leader.versions.iter().enumerate() {
+                let floor = note.floors.get(stream).map_or(0, |floor| *floor as usize);
+                for (position, csn) in versions.iter().enumerate() {
+                    if position < floor || *csn <= note.stable.0 {
+                        let is_there = leader.has(&mut disk, stream, position);
+                        assert!(is_there, "{position} of stream {stream} (csn {csn}), by {note:?}");
+                    }
+                }
+            }
+            assert!(note.stable <= note.ceiling);
+        });
+    }
+}
+
+#[test]
+fn a_server_that_ends_in_order_has_noted_all_that_it_wrote() {
+    let (mut scribe, medium) = scribe();
+    let mut leader = Leader::new();
+    (0..5).for_each(|i| leader.write(i % 2, &mut scribe));
+    scribe.mark(leader.mark());
+    assert_eq!(scribe.waiting(), 5 * ENTRY);
+    let arena = leader.arena.clone();
+    let note =
+        scribe.end(|at, into| into.copy_from_slice(&arena[at as usize..][..into.len()])).expect("ended");
+    assert_eq!((note.floors.as_slice(), note.stable, note.ended), (&[3, 2][..], Csn(5), true));
+    let (_, found) = ArenaDisk::open(medium, SHAPE).expect("opened");
+    let found = found.note.expect("a note");
+    assert_eq!(Note { number: 0, ..found }, note);
+}
+
+#[test]
+fn entries_that_adjoin_are_written_together_and_a_batch_syncs_once() {
+    let (mut scribe, medium) = scribe();
+    let mut leader = Leader::new();
+    (0..100).for_each(|_| leader.write(0, &mut scribe));
+    let syncs = medium.syncs();
+    let batch = leader.batch(&mut scribe).expect("written");
+    assert_eq!((batch.bytes, batch.floors, batch.noted), (100 * ENTRY, vec![100, 0], None));
+    assert_eq!(medium.syncs(), syncs + 1);
+    let again = leader.batch(&mut scribe).expect("written");
+    assert_eq!((again.bytes, again.noted.map(|note| note.floors)), (0, Some(vec![100, 0])));
+    let all: Vec<_> = neighbours(vec![(0, 4), (4, 6), (5, 9), (10, 11)]).collect();
+    assert_eq!(all, [(0, 9), (10, 11)]);
+}
+
+#[test]
+fn a_batch_that_fails_says_nothing_and_is_the_last() {
+    let (mut scribe, medium) = scribe();
+    let mut leader = Leader::new();
+    leader.write(0, &mut scribe);
+    leader.batch(&mut scribe).expect("written");
+    leader.write(0, &mut scribe);
+    medium.fail(crate::Fault::Sync);
+    assert!(leader.batch(&mut scribe).is_err());
+    assert_eq!(scribe.floors(), [1, 0]);
+    // The sync would report success now.
+    assert!(leader.batch(&mut scribe).is_err());
+    assert_eq!(scribe.floors(), [1, 0]);
+}

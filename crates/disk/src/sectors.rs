@@ -1,0 +1,164 @@
+//! A medium in memory that can lose its power, or fail: for tests, and for simulated worlds.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use longarm_memory::Images;
+
+use crate::medium::Medium;
+
+/// Bytes that are written whole or not at all.
+pub const SECTOR: u64 = 512;
+
+/// What fails the next time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// A write.
+    Write,
+    /// A sync.
+    Sync,
+    /// A read.
+    Read,
+}
+
+struct State {
+    durable: Vec<u8>,
+    /// Written since the last sync.
+    pending: Vec<(u64, Vec<u8>)>,
+    fault: Option<Fault>,
+    /// Operations before all fail.
+    left: Option<u32>,
+    syncs: u64,
+}
+
+/// Sectors in memory. Clones are of the same sectors.
+#[derive(Clone)]
+pub struct SectorMedium {
+    state: Arc<Mutex<State>>,
+    bytes: u64,
+}
+
+impl SectorMedium {
+    /// Zeros.
+    pub fn new(bytes: u64) -> SectorMedium {
+        SectorMedium::of(vec![0; bytes as usize])
+    }
+
+    /// These bytes.
+    pub fn of(durable: Vec<u8>) -> SectorMedium {
+        let bytes = durable.len() as u64;
+        let state = State { durable, pending: Vec::new(), fault: None, left: None, syncs: 0 };
+        SectorMedium { state: Arc::new(Mutex::new(state)), bytes }
+    }
+
+    /// The next operation of this kind fails.
+    pub fn fail(&self, fault: Fault) {
+        self.lock().fault = Some(fault);
+    }
+
+    /// All operations fail after so many more.
+    pub fn fail_after(&self, left: u32) {
+        self.lock().left = Some(left);
+    }
+
+    /// How often it was synced.
+    pub fn syncs(&self) -> u64 {
+        self.lock().syncs
+    }
+
+    /// The states in which a loss of power may leave it now.
+    pub fn images(&self) -> Images {
+        let state = self.lock();
+        let writes = state.pending.iter().map(|(at, bytes)| (*at, &bytes[..]));
+        Images::of_writes(state.durable.clone(), SECTOR, writes)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn attempt(&mut self, what: Fault) -> io::Result<()> {
+        let is_over = self.left == Some(0);
+        self.left = self.left.map(|left| left.saturating_sub(1));
+        match self.fault.take_if(|fault| *fault == what) {
+            None if !is_over => Ok(()),
+            _ => Err(io::Error::other("the disk fails")),
+        }
+    }
+}
+
+impl Medium for SectorMedium {
+    fn path(&self) -> &Path {
+        Path::new("sectors")
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.lock();
+        assert!(at + bytes.len() as u64 <= self.bytes, "{} bytes at {at} of {}", bytes.len(), self.bytes);
+        let outcome = state.attempt(Fault::Write);
+        // A write that fails, or is cut off, may be there, or parts of it.
+        state.pending.push((at, bytes.to_vec()));
+        outcome
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        let mut state = self.lock();
+        state.attempt(Fault::Sync)?;
+        state.syncs += 1;
+        for (at, bytes) in std::mem::take(&mut state.pending) {
+            state.durable[at as usize..][..bytes.len()].copy_from_slice(&bytes);
+        }
+        Ok(())
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        let mut state = self.lock();
+        state.attempt(Fault::Read)?;
+        into.copy_from_slice(&state.durable[at as usize..][..into.len()]);
+        for (start, bytes) in &state.pending {
+            let (from, to) = ((*start).max(at), (start + bytes.len() as u64).min(at + into.len() as u64));
+            if from < to {
+                let len = (to - from) as usize;
+                into[(from - at) as usize..][..len].copy_from_slice(&bytes[(from - start) as usize..][..len]);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read_and_may_be_lost_until_it_is_synced() {
+        let mut medium = SectorMedium::new(2048);
+        medium.write(510, b"abcd").expect("written");
+        let mut bytes = [0; 6];
+        medium.read(509, &mut bytes).expect("read");
+        assert_eq!(&bytes, b"\0abcd\0");
+        let seen = |medium: &SectorMedium| {
+            let mut all = BTreeSet::new();
+            medium.images().visit(100, 1, |bytes| _ = all.insert(bytes[510..514].to_vec()));
+            all
+        };
+        // Two sectors, each with or without its part.
+        let all = [&b"abcd"[..], b"ab\0\0", b"\0\0cd", b"\0\0\0\0"].map(<[u8]>::to_vec);
+        assert_eq!(seen(&medium), BTreeSet::from(all));
+        medium.sync().expect("synced");
+        assert_eq!((seen(&medium), medium.syncs()), (BTreeSet::from([b"abcd".to_vec()]), 1));
+        medium.fail(Fault::Sync);
+        medium.write(0, b"x").expect("written");
+        assert!(medium.sync().is_err());
+        assert_eq!(medium.images().count(), 2, "nothing is known of it");
+    }
+}
