@@ -67,8 +67,8 @@ pub enum DiskError {
     },
     /// The arena has another size.
     #[error(
-        "{path} is of an arena of {found} segments, and the server's has {segments}: start it with the memory \
-         that it had"
+        "{path} is of an arena of {found} segments, and the server's has {segments}: start it with the \
+         memory that it had"
     )]
     Shape {
         /// The file.
