@@ -91,6 +91,8 @@ impl<M: Medium> ArenaDisk<M> {
     pub fn open(medium: M, shape: Shape) -> Result<(Self, Found), DiskError> {
         let table = TablePages::new(pages(shape.segments.into()));
         let mut disk = ArenaDisk { medium, shape, table, notes: Sequence::default(), failed: None };
+        // A process that was killed may have left bytes that can be read and are not there yet.
+        disk.sync()?;
         let id = disk.check_header()?;
         let note = disk.read_notes()?;
         disk.notes = Sequence::of(note.as_ref().map_or(0, |note| note.number));

@@ -72,8 +72,6 @@ impl FileMedium {
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(fail("open"))?;
         lock(&file, path)?;
         let bytes = file.metadata().map_err(fail("open"))?.len();
-        // A process that was killed may have left bytes that can be read and are not on the disk.
-        file.sync_data().map_err(fail("sync"))?;
         Ok(FileMedium { file, path: path.to_path_buf(), bytes })
     }
 }

@@ -108,6 +108,20 @@ fn what_is_written_twice_before_a_sync_leaves_one_copy_alone() {
     });
 }
 
+/// A process is killed, and its successor reads what is not on the disk yet: it counts, so it must be there.
+#[test]
+fn what_a_killed_process_left_is_synced_before_it_counts() {
+    let (mut disk, medium) = made();
+    disk.set_line(0, &line(1));
+    disk.write_table().expect("written");
+    drop(disk);
+    let (mut disk, _) = ArenaDisk::open(medium.clone(), SHAPE).expect("opened");
+    assert_eq!(value(&disk, 0), 1);
+    disk.set_line(0, &line(2));
+    disk.write_table().expect("written");
+    each_image(&medium, |disk, _| assert!((1..=2).contains(&value(&disk, 0))));
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Set(u32, u64),
