@@ -37,6 +37,8 @@ fn options(counter: u32) -> StoreOptions {
 
 /// The newest entry of a key: its place and version, and the value, or none for a tombstone.
 type Item = (EntryRef, Csn, Option<Vec<u8>>);
+/// What a key was of some version.
+type Version = (Csn, Option<Vec<u8>>);
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -76,7 +78,7 @@ struct Leader {
     collector: Collector<Mapped>,
     index: BTreeMap<u8, Item>,
     /// By key: all that it ever was.
-    history: BTreeMap<u8, Vec<(Csn, Option<Vec<u8>>)>>,
+    history: BTreeMap<u8, Vec<Version>>,
     scribe: Scribe<SectorMedium>,
     medium: SectorMedium,
     /// By segment: the claim whose line was named.
@@ -223,7 +225,7 @@ impl Leader {
         }
         let budget = Arc::new(Budget::new(u64::MAX));
         let store = Store::adopt(memory, budget, options(2), sums()).expect("adopted");
-        let (mut newest, mut scratch) = (BTreeMap::<u8, (Csn, Option<Vec<u8>>)>::new(), Scratch::default());
+        let (mut newest, mut scratch) = (BTreeMap::<u8, Version>::new(), Scratch::default());
         for &segment in store.adopted() {
             store.replay(segment, &mut scratch, &mut |_: EntryRef, entry: &Entry<'_>| {
                 let found = (entry.csn, entry.kind.is_value().then(|| entry.value.to_vec()));
