@@ -1,7 +1,9 @@
 //! `longarm doctor`: what this machine has, what it lacks, and what to do about it.
 
+use std::path::PathBuf;
+
 use crate::config::Config;
-use crate::doctor::{Machine, Verdict, examine};
+use crate::doctor::{Machine, Verdict, disk, examine};
 use crate::output::{Exit, Failure, Output};
 
 /// The line about the command in help texts.
@@ -11,11 +13,17 @@ pub const ABOUT: &str =
 /// The arguments of `longarm doctor`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Ends with 7 if a line is bad: a server with these settings would not start or work.")]
-pub struct Args {}
+pub struct Args {
+    /// Directory whose disk is measured: how long it takes until a few bytes are surely there. It has a file
+    /// for two seconds at most.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
 
 /// Prints a line for each thing examined.
-pub fn run(_args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
-    let findings = examine(&Machine::this(config), config);
+pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
+    let mut findings = examine(&Machine::this(config), config);
+    findings.extend(args.data.as_deref().map(disk::sync));
     for finding in &findings {
         if output.json() {
             output.value(&finding.to_json())?;

@@ -1,6 +1,8 @@
-//! Examines a machine, and changes nothing on it. Every fact comes from below a root directory, from a few
+//! Examines a machine, and changes nothing on it; only a directory that is named to be measured has a file
+//! for a moment ([`disk`]). Every other fact comes from below a root directory, from a few
 //! numbers, or from what the verbs library told ([`probe`]), so that tests can invent a machine.
 
+pub mod disk;
 mod finding;
 mod machine;
 mod memory;
