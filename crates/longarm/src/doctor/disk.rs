@@ -55,8 +55,10 @@ fn judge(dir: &Path, mut times: Vec<Duration>) -> Finding {
     let at = |share: usize| times[(times.len() - 1) * share / 100];
     let (p50, p99) = (at(50), at(99));
     let found = format!(
-        "{}: 4 KiB are written and synced in {p50:.1?}, 99 of 100 times in {p99:.1?} ({} tries)",
+        "{}: 4 KiB are written and synced in {} us, 99 of 100 times in {} us ({} tries)",
         dir.display(),
+        p50.as_micros(),
+        p99.as_micros(),
         times.len()
     );
     if p99 < SLOW {
@@ -139,7 +141,7 @@ mod tests {
         assert_eq!(slow.verdict, Verdict::Warn);
         assert_eq!(
             slow.found,
-            "d: 4 KiB are written and synced in 130.0µs, 99 of 100 times in 30.0ms (100 tries)"
+            "d: 4 KiB are written and synced in 130 us, 99 of 100 times in 30000 us (100 tries)"
         );
     }
 }
