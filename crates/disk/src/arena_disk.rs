@@ -2,7 +2,6 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
 use longarm_memory::SumKey;
@@ -165,8 +164,7 @@ impl<M: Medium> ArenaDisk<M> {
             return Err(failed.clone());
         }
         what(&mut self.medium).map_err(|error| {
-            let path = self.medium.path().to_path_buf();
-            let failed = DiskError::Io { step, path, source: Arc::new(error) };
+            let failed = DiskError::io(step, self.medium.path(), error);
             self.failed = Some(failed.clone());
             failed
         })

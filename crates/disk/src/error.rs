@@ -1,6 +1,7 @@
 //! Why a file of an arena is of no use, or of no more use.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What went wrong, and what to do about it.
@@ -16,7 +17,7 @@ pub enum DiskError {
         /// The file.
         path: PathBuf,
         /// What the system says.
-        source: Arc<std::io::Error>,
+        source: Arc<io::Error>,
     },
     /// There is no room for the file, which has its whole size from the beginning.
     #[error(
@@ -86,4 +87,11 @@ pub enum DiskError {
         /// What is wrong.
         what: String,
     },
+}
+
+impl DiskError {
+    /// What the system says of a step.
+    pub(crate) fn io(step: &'static str, path: &Path, error: impl Into<io::Error>) -> DiskError {
+        DiskError::Io { step, path: path.to_path_buf(), source: Arc::new(error.into()) }
+    }
 }

@@ -4,7 +4,6 @@ use std::fs::{File, OpenOptions, rename};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, FlockOperation};
 use rustix::io::Errno;
@@ -28,29 +27,16 @@ impl FileMedium {
     /// One that was left there is begun anew.
     pub fn create(path: &Path, bytes: u64) -> Result<FileMedium, DiskError> {
         let fresh = fresh(path);
-        let fail = |step| {
-            let path = fresh.clone();
-            move |error: io::Error| DiskError::Io { step, path, source: Arc::new(error) }
-        };
+        let fail = |error| DiskError::io("make", &fresh, error);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        let file = options.open(&fresh).map_err(fail("make"))?;
+        let file = options.open(&fresh).map_err(fail)?;
         lock(&file, &fresh)?;
-        file.set_len(0).map_err(fail("make"))?;
-        match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
-            Ok(()) => {}
-            Err(Errno::OPNOTSUPP) => {
-                let zeros = vec![0; CHUNK as usize];
-                for at in (0..bytes).step_by(CHUNK as usize) {
-                    let len = CHUNK.min(bytes - at) as usize;
-                    file.write_all_at(&zeros[..len], at).map_err(|error| full(error, &fresh, bytes))?;
-                }
-            }
-            Err(error) => {
-                let error = full(error.into(), &fresh, bytes);
-                let _ = std::fs::remove_file(&fresh);
-                return Err(error);
-            }
+        file.set_len(0).map_err(fail)?;
+        if let Err(error) = allocate(&file, bytes) {
+            let error = full(error, &fresh, bytes);
+            let _ = std::fs::remove_file(&fresh);
+            return Err(error);
         }
         Ok(FileMedium { file, path: path.to_path_buf(), bytes })
     }
@@ -65,13 +51,10 @@ impl FileMedium {
 
     /// A file that is there.
     pub fn open(path: &Path) -> Result<FileMedium, DiskError> {
-        let fail = |step| {
-            let path = path.to_path_buf();
-            move |error: io::Error| DiskError::Io { step, path, source: Arc::new(error) }
-        };
-        let file = OpenOptions::new().read(true).write(true).open(path).map_err(fail("open"))?;
+        let fail = |error| DiskError::io("open", path, error);
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(fail)?;
         lock(&file, path)?;
-        let bytes = file.metadata().map_err(fail("open"))?.len();
+        let bytes = file.metadata().map_err(fail)?.len();
         Ok(FileMedium { file, path: path.to_path_buf(), bytes })
     }
 }
@@ -98,32 +81,44 @@ impl Medium for FileMedium {
     }
 }
 
+/// Takes room for so many zeros.
+fn allocate(file: &File, bytes: u64) -> io::Result<()> {
+    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
+        Err(Errno::OPNOTSUPP) => {
+            let zeros = vec![0; CHUNK as usize];
+            (0..bytes)
+                .step_by(CHUNK as usize)
+                .try_for_each(|at| file.write_all_at(&zeros[..CHUNK.min(bytes - at) as usize], at))
+        }
+        allocated => Ok(allocated?),
+    }
+}
+
 fn fresh(path: &Path) -> PathBuf {
     path.with_added_extension("new")
 }
 
 /// Keeps other processes out, as long as the file is open.
 fn lock(file: &File, path: &Path) -> Result<(), DiskError> {
-    let path = path.to_path_buf();
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(()),
-        Err(Errno::WOULDBLOCK) => Err(DiskError::InUse { path }),
-        Err(error) => Err(DiskError::Io { step: "lock", path, source: Arc::new(error.into()) }),
+        Err(Errno::WOULDBLOCK) => Err(DiskError::InUse { path: path.to_path_buf() }),
+        Err(error) => Err(DiskError::io("lock", path, error)),
     }
 }
 
 /// Why there is no file of so many bytes.
 fn full(error: io::Error, path: &Path, needs: u64) -> DiskError {
-    let path = path.to_path_buf();
     let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::FileTooLarge);
     match rustix::fs::statvfs(path.parent().unwrap_or(Path::new("."))) {
         Ok(disk) if is_full => {
             // What of the file was taken already is free again when it goes.
-            let taken = std::fs::metadata(&path)
-                .map_or(0, |file| std::os::unix::fs::MetadataExt::blocks(&file) * 512);
-            DiskError::Full { path, needs, free: disk.f_bavail * disk.f_frsize + taken }
+            let taken =
+                std::fs::metadata(path).map_or(0, |file| std::os::unix::fs::MetadataExt::blocks(&file) * 512);
+            let free = disk.f_bavail * disk.f_frsize + taken;
+            DiskError::Full { path: path.to_path_buf(), needs, free }
         }
-        _ => DiskError::Io { step: "make", path, source: Arc::new(error) },
+        _ => DiskError::io("make", path, error),
     }
 }
 

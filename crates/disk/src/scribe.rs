@@ -87,7 +87,7 @@ impl<M: Medium> Scribe<M> {
     pub fn name_entry(&mut self, stream: u16, offset: u64, len: u64) {
         self.named[usize::from(stream)] += 1;
         match self.ranges.last_mut() {
-            Some((start, end)) if *end == offset && *start <= offset => *end += len,
+            Some((_, end)) if *end == offset => *end += len,
             _ => self.ranges.push((offset, offset + len)),
         }
     }

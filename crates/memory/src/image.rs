@@ -19,9 +19,6 @@ use longarm_base::random::SplitMix64;
 use crate::Words;
 use crate::journal::{Journal, JournalEvent, put_word};
 
-/// The bytes that become persistent together: those of a cache line.
-pub const PERSISTENT_LINE: u64 = LINE;
-
 /// The contents that a unit may have: those after each prefix of its stores that may be persistent.
 struct Unit {
     at: u64,
@@ -63,23 +60,16 @@ impl Journal {
                 units.for_each(|unit| _ = since.insert(unit, i));
             }
         }
-        let mut open = BTreeMap::<u64, Vec<Vec<u8>>>::new();
+        let mut lost = Vec::new();
         for (i, event) in events[..moment].iter().enumerate() {
             let JournalEvent::Store { at, old, new } = *event else { continue };
-            let of = at / unit;
-            if since.get(&of).is_some_and(|&flushed| i < flushed) {
+            if since.get(&(at / unit)).is_some_and(|&flushed| i < flushed) {
                 put_word(&mut sure, 0, at, new);
             } else if old != new {
-                let start = (of * unit) as usize;
-                let end = (start + unit as usize).min(sure.len());
-                let versions = open.entry(of).or_insert_with(|| vec![sure[start..end].to_vec()]);
-                let mut next = versions.last().expect("one is sure").clone();
-                put_word(&mut next, of * unit, at, new);
-                versions.push(next);
+                lost.push((at, new.to_le_bytes()));
             }
         }
-        let open = open.into_iter().map(|(of, versions)| Unit { at: of * unit, versions }).collect();
-        Images { sure, open }
+        Images::of_writes(sure, unit, lost.iter().map(|(at, word)| (*at, &word[..])))
     }
 }
 
@@ -160,7 +150,7 @@ mod tests {
         let word = |bytes: &[u8], at: u64| {
             u64::from_le_bytes(bytes[at as usize..at as usize + 8].try_into().expect("eight bytes"))
         };
-        let images = journal.images(journal.now(), PERSISTENT_LINE);
+        let images = journal.images(journal.now(), LINE);
         images.visit(1 << 16, 1, |bytes| _ = all.insert(places.iter().map(|at| word(bytes, *at)).collect()));
         all
     }
@@ -176,7 +166,7 @@ mod tests {
         journal.store(8, 2);
         assert_eq!(seen(&journal, &[0, 8]), set(&[&[0, 0], &[1, 0], &[1, 2]]));
         journal.store(64, 3);
-        assert_eq!(journal.images(journal.now(), PERSISTENT_LINE).count(), 6);
+        assert_eq!(journal.images(journal.now(), LINE).count(), 6);
         assert!(seen(&journal, &[0, 8, 64]).contains(&vec![0, 0, 3]));
         // In sectors they are of one unit.
         assert_eq!(journal.images(journal.now(), 512).count(), 4);
@@ -205,7 +195,7 @@ mod tests {
     fn too_many_are_drawn_with_both_ends_among_them() {
         let journal = Journal::new(64 * 40);
         (0..40).for_each(|line| journal.store(line * 64, 1));
-        let images = journal.images(journal.now(), PERSISTENT_LINE);
+        let images = journal.images(journal.now(), LINE);
         assert_eq!(images.count(), 1 << 40);
         let mut ones = Vec::new();
         images.visit(1000, 7, |bytes| ones.push(bytes.iter().filter(|byte| **byte == 1).count()));

@@ -70,6 +70,13 @@ impl Journal {
         Journal { state: Mutex::new(JournalState { words, events: Vec::new() }) }
     }
 
+    /// Memory of these bytes, whole words of them.
+    pub fn of(bytes: &[u8]) -> Journal {
+        let word = |chunk: &[u8]| u64::from_le_bytes(chunk.try_into().expect("whole words"));
+        let words = bytes.chunks(8).map(word).collect();
+        Journal { state: Mutex::new(JournalState { words, events: Vec::new() }) }
+    }
+
     /// The present moment.
     pub fn now(&self) -> usize {
         self.state.lock().expect("journal").events.len()

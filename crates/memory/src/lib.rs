@@ -32,7 +32,7 @@ pub use budget::Budget;
 pub use bytes::{bytes_equal, short_equal};
 pub use checksum::{Hash, HashKey, SumKey};
 pub use counted::{Counted, PersistentWrites};
-pub use image::{Images, PERSISTENT_LINE};
+pub use image::Images;
 pub use journal::{Cut, Journal, JournalPart};
 #[cfg(feature = "recycle")]
 pub use mapped::recycle::recycling;

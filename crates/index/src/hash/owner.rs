@@ -349,6 +349,20 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     /// Reads and verifies an occupied slot of a locked pair.
     #[inline]
     pub(super) fn read_slot(&self, table: &Table, pair: u64, slot: usize, header: &Header) -> Found {
+        self.look_at_slot(table, pair, slot, header).unwrap_or_else(|bytes| {
+            panic!("slot {slot} of pair {pair} in table {} does not verify: {bytes:02x?}", table.id)
+        })
+    }
+
+    /// The same of a slot that may not verify: then its bytes.
+    #[inline]
+    pub(super) fn look_at_slot(
+        &self,
+        table: &Table,
+        pair: u64,
+        slot: usize,
+        header: &Header,
+    ) -> Result<Found, [u8; 64]> {
         let at = self.slot_place(table, pair, slot, header);
         let mut bytes = [0; 64];
         let kind = table.shape.kind;
@@ -359,12 +373,14 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             }
             SlotKind::Pointer16 => view(kind, &bytes).is_some(),
         };
-        assert!(sound, "slot {slot} of pair {pair} in table {} does not verify: {bytes:02x?}", table.id);
+        if !sound {
+            return Err(bytes);
+        }
         let beside = match self.options.places {
             true => table.load_place(&self.memory, pair, slot, &header.groups),
             false => None,
         };
-        Found { slot, kind, bytes, beside }
+        Ok(Found { slot, kind, bytes, beside })
     }
 
     #[inline]

@@ -23,10 +23,9 @@ use std::sync::atomic::Ordering;
 use longarm_base::limits::PAIR_SLOTS_MAX;
 use longarm_memory::{Budget, OwnedWords, SumKey};
 
-use super::found::{Found, view};
-use super::layout::{Discipline, Geometry, Header, SlotKind, Table, header, indicator};
+use super::found::Found;
+use super::layout::{Discipline, Geometry, Header, Table, header, indicator};
 use super::owner::{Entries, LiveTable, Options, Owner};
-use super::slot::{SlotView, seed};
 
 /// What was found, and put right.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -170,19 +169,8 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         let slots = (0..PAIR_SLOTS_MAX).filter(|slot| header.occupied() & 1 << slot != 0);
         slots
             .map(|slot| {
-                let at = table.slot_at(pair, slot, &header.groups).expect("an existing slot has a place");
-                let (kind, mut bytes) = (table.shape.kind, [0; 64]);
-                self.memory.copy_out(at, &mut bytes[..table.shape.slot_bytes() as usize]);
-                let is_whole = match kind {
-                    SlotKind::Inline64 => {
-                        let parsed = SlotView::parse64(&bytes, &self.sums, seed(table.id, at));
-                        matches!(parsed, SlotView::Record(_))
-                    }
-                    SlotKind::Pointer16 => view(kind, &bytes).is_some(),
-                };
-                is_whole
-                    .then_some(Found { slot, kind, bytes, beside: None })
-                    .ok_or_else(|| format!("its slot {slot} has a bit and no record"))
+                let found = self.look_at_slot(table, pair, slot, header);
+                found.map_err(|_| format!("its slot {slot} has a bit and no record"))
             })
             .collect()
     }

@@ -7,13 +7,7 @@ use super::*;
 
 /// The memory as it was at a moment.
 fn frozen(bed: &Bed<Journal>, moment: usize) -> Journal {
-    let bytes = bed.memory.at(moment, 0, bed.memory.bytes() as usize);
-    let frozen = Journal::new(bed.memory.bytes());
-    for (at, word) in bytes.chunks_exact(8).enumerate().filter(|(_, word)| word.iter().any(|byte| *byte != 0))
-    {
-        frozen.store(at as u64 * 8, u64::from_le_bytes(word.try_into().expect("eight bytes")));
-    }
-    frozen
+    Journal::of(&bed.memory.at(moment, 0, bed.memory.bytes() as usize))
 }
 
 /// The keys' hashes that a dump finds, each as often as it does, and the number of slots that it passes over.
@@ -59,17 +53,11 @@ fn check_cuts(bed: &Bed<Journal>, others: &[Vec<u8>], change: impl FnOnce()) {
     assert!(half > 0 || bed.owner.newest().discipline == Discipline::OutOfPlace, "nothing was half changed");
 }
 
-fn keys(bed: &Bed<Journal>, count: usize) -> Vec<Vec<u8>> {
-    let table = bed.owner.newest();
-    let names = (0u32..).map(|i| format!("key{i}").into_bytes());
-    names.filter(|key| table.home(bed.hash(key)) == table.home(bed.hash(b"k"))).take(count).collect()
-}
-
 #[test]
 fn writes_that_are_cut_off_leave_one_pair_half_changed() {
     for (slots, discipline) in KINDS {
         let bed = bed(Journal::new(64 << 10), slots, discipline, 1);
-        let others = keys(&bed, 3);
+        let others = bed.neighbours(3);
         others.iter().for_each(|key| _ = bed.put(key, b"v"));
         check_cuts(&bed, &others, || {
             bed.put(b"k", b"one");
@@ -83,7 +71,7 @@ fn writes_that_are_cut_off_leave_one_pair_half_changed() {
 fn moves_that_are_cut_off_leave_one_pair_half_changed_and_every_item() {
     for (slots, discipline) in KINDS {
         let bed = bed(Journal::new(64 << 10), slots, discipline, 1);
-        let all = keys(&bed, 4);
+        let all = bed.neighbours(4);
         all.iter().for_each(|key| _ = bed.put(key, b"v"));
         bed.owner.add_table(32, bed.owner.newest().id, Bound::Budget).expect("memory");
         check_cuts(&bed, &all, || bed.owner.make_room(bed.hash(&all[0])).expect("moves"));
@@ -96,7 +84,7 @@ fn compaction_that_is_cut_off_leaves_one_pair_half_changed_and_every_item() {
     for (slots, discipline) in KINDS {
         let bed = bed(Journal::new(64 << 10), slots, discipline, 1);
         let shape = bed.owner.newest().shape;
-        let all = keys(&bed, shape.bucket + shape.shared + 1);
+        let all = bed.neighbours(shape.bucket + shape.shared + 1);
         all.iter().for_each(|key| _ = bed.put(key, b"v"));
         assert!(bed.remove(&all[0]) && bed.check().extended == 1);
         check_cuts(&bed, &all[1..], || assert_eq!(bed.owner.compact_some(), 1));

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use longarm_memory::PERSISTENT_LINE;
+use longarm_base::limits::LINE;
 
 use super::super::owner::Bound;
 use super::*;
@@ -73,7 +73,7 @@ impl Persistent {
         for moment in self.bed.memory.before_fences(from) {
             let of_moment = self.geometries.iter().rev().find(|(at, _)| *at <= moment);
             let geometry = of_moment.expect("the first one").1;
-            self.bed.memory.images(moment, PERSISTENT_LINE).visit(MOST, 1, |bytes| {
+            self.bed.memory.images(moment, LINE).visit(MOST, 1, |bytes| {
                 seen.images += 1;
                 self.check_image(moment, bytes, geometry, &mut seen.reopened);
             });
@@ -82,13 +82,7 @@ impl Persistent {
     }
 
     fn check_image(&self, moment: usize, bytes: &[u8], geometry: Geometry, all: &mut Reopened) {
-        let memory = Arc::new(Journal::new(bytes.len() as u64));
-        for (at, word) in bytes.chunks_exact(8).enumerate() {
-            let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
-            if word != 0 {
-                memory.store(at as u64 * 8, word);
-            }
-        }
+        let memory = Arc::new(Journal::of(bytes));
         let reopen = || {
             let (entries, sums) = (self.bed.book.clone(), self.bed.sums.clone());
             let budget = Arc::new(Budget::new(memory.bytes()));
@@ -139,17 +133,10 @@ fn extended(owner: &Owner<Arc<Journal>, Arc<Book>>) -> u64 {
     state.live.iter().map(|live| live.extended.load(Ordering::Relaxed)).sum()
 }
 
-/// Keys whose home is that of `k`.
-fn neighbours(bed: &Bed<Journal>, count: usize) -> Vec<Vec<u8>> {
-    let table = bed.owner.newest();
-    let names = (0u32..).map(|i| format!("key{i}").into_bytes());
-    names.filter(|key| table.home(bed.hash(key)) == table.home(bed.hash(b"k"))).take(count).collect()
-}
-
 #[test]
 fn a_write_that_was_acknowledged_outlives_a_loss_of_power_and_none_is_half_there() {
     let mut persistent = persistent(8 << 10);
-    for key in neighbours(&persistent.bed, 3) {
+    for key in persistent.bed.neighbours(3) {
         persistent.put(&key);
     }
     let from = persistent.bed.memory.now();
@@ -169,7 +156,7 @@ fn a_write_that_was_acknowledged_outlives_a_loss_of_power_and_none_is_half_there
 fn groups_that_come_and_go_outlive_a_loss_of_power() {
     let mut persistent = persistent(8 << 10);
     let shape = persistent.bed.owner.newest().shape;
-    let keys = neighbours(&persistent.bed, shape.bucket + shape.shared + 2);
+    let keys = persistent.bed.neighbours(shape.bucket + shape.shared + 2);
     let (own, added) = keys.split_at(shape.bucket + shape.shared);
     own.iter().for_each(|key| persistent.put(key));
     let from = persistent.bed.memory.now();
@@ -186,7 +173,7 @@ fn groups_that_come_and_go_outlive_a_loss_of_power() {
 #[test]
 fn a_move_to_a_larger_table_goes_on_after_a_loss_of_power() {
     let mut persistent = persistent(64 << 10);
-    let keys = neighbours(&persistent.bed, 4);
+    let keys = persistent.bed.neighbours(4);
     keys.iter().for_each(|key| persistent.put(key));
     let owner = &persistent.bed.owner;
     owner.add_table(32, owner.newest().id, Bound::Budget).expect("memory");
@@ -204,7 +191,7 @@ fn a_move_to_a_larger_table_goes_on_after_a_loss_of_power() {
 fn compaction_outlives_a_loss_of_power() {
     let mut persistent = persistent(8 << 10);
     let shape = persistent.bed.owner.newest().shape;
-    let keys = neighbours(&persistent.bed, shape.bucket + shape.shared + 1);
+    let keys = persistent.bed.neighbours(shape.bucket + shape.shared + 1);
     keys.iter().for_each(|key| persistent.put(key));
     persistent.remove(&keys[0]);
     let from = persistent.bed.memory.now();

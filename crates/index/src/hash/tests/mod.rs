@@ -112,6 +112,19 @@ impl<M: OwnedWords> Bed<M> {
         self.owner.hasher().hash(key)
     }
 
+    /// Keys whose home in the newest table is of this kind.
+    pub fn keys_at(&self, is_home: impl Fn((u64, bool)) -> bool, count: usize) -> Vec<Vec<u8>> {
+        let table = self.owner.newest();
+        let names = (0u32..).map(|i| format!("key{i}").into_bytes());
+        names.filter(|key| is_home(table.home(self.hash(key)))).take(count).collect()
+    }
+
+    /// Keys whose home is that of `k`.
+    pub fn neighbours(&self, count: usize) -> Vec<Vec<u8>> {
+        let home = self.owner.newest().home(self.hash(b"k"));
+        self.keys_at(|of| of == home, count)
+    }
+
     pub fn next_csn(&self) -> Csn {
         // Relaxed: one thread a bed, or a counter that publishes nothing else.
         Csn(self.csn.fetch_add(1, Ordering::Relaxed))

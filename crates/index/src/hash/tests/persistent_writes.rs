@@ -35,11 +35,7 @@ fn an_insertion_and_an_update_take_two_persistent_writes_and_a_deletion_one() {
 fn a_group_that_comes_or_goes_takes_one_more() {
     let bed = counted();
     let table = bed.owner.newest();
-    let names = (0u32..).map(|i| format!("key{i}").into_bytes());
-    let crowd: Vec<_> = names
-        .filter(|key| table.home(bed.hash(key)) == (0, false))
-        .take(table.shape.bucket + table.shape.shared + 1)
-        .collect();
+    let crowd = bed.keys_at(|home| home == (0, false), table.shape.bucket + table.shape.shared + 1);
     let (last, most) = crowd.split_last().expect("some");
     most.iter().for_each(|key| _ = bed.put(key, b"v"));
     lines(&bed);
@@ -55,8 +51,7 @@ fn a_group_that_comes_or_goes_takes_one_more() {
 fn a_move_takes_two_an_item_and_one_a_pair() {
     let bed = counted();
     let table = bed.owner.newest();
-    let names = (0u32..).map(|i| format!("key{i}").into_bytes());
-    let crowd: Vec<_> = names.filter(|key| table.home(bed.hash(key)).0 == 0).take(6).collect();
+    let crowd = bed.keys_at(|(pair, _)| pair == 0, 6);
     crowd.iter().for_each(|key| _ = bed.put(key, b"v"));
     bed.owner.add_table(64, table.id, Bound::Budget).expect("memory");
     lines(&bed);
