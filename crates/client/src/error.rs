@@ -66,6 +66,12 @@ pub enum Error {
             delete them, or take another key"
     )]
     Crowded,
+    /// The disk of the server failed, and it keeps no more writes; nothing was stored.
+    #[error(
+        "the server's disk failed, so it takes no write; nothing was stored. Reads go on. Its log says what \
+         failed: mend that, and start the server again"
+    )]
+    NoDisk,
     /// The server is shutting down; nothing was done.
     #[error("the server is shutting down; nothing was done")]
     Closing,
@@ -120,6 +126,7 @@ impl Error {
             | Error::Busy { .. }
             | Error::OutOfMemory
             | Error::Crowded
+            | Error::NoDisk
             | Error::Closing
             | Error::KeyLength(_)
             | Error::ValueLength(_)

@@ -344,6 +344,7 @@ fn outcome(kind: RequestKind, answer: RingAnswer) -> Result<Reply, Error> {
         Status::Overflow => Err(Error::Overflow),
         Status::OutOfMemory => Err(Error::OutOfMemory),
         Status::Crowded => Err(Error::Crowded),
+        Status::NoDisk => Err(Error::NoDisk),
         Status::Closing => Err(Error::Closing),
         Status::Forgotten => Err(Error::InDoubt("the server no longer remembers this operation".into())),
         Status::Invalid => Err(Error::Invalid("a limit is exceeded")),

@@ -65,6 +65,14 @@ impl ArenaDisk<FileMedium> {
     }
 }
 
+impl<M: Medium + 'static> ArenaDisk<M> {
+    /// The same file, whatever its medium is.
+    pub fn boxed(self) -> ArenaDisk<Box<dyn Medium>> {
+        let ArenaDisk { medium, shape, table, notes, failed } = self;
+        ArenaDisk { medium: Box::new(medium), shape, table, notes, failed }
+    }
+}
+
 impl<M: Medium> ArenaDisk<M> {
     /// A new file on a medium of the right size. When this returns all of it is there.
     pub fn create(medium: M, shape: Shape, id: u64) -> Result<Self, DiskError> {
@@ -99,6 +107,11 @@ impl<M: Medium> ArenaDisk<M> {
         Ok((disk, Found { medium: id, note }))
     }
 
+    /// Whose arena it is, and how large.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
     /// The medium.
     pub fn medium(&self) -> &M {
         &self.medium
@@ -112,6 +125,11 @@ impl<M: Medium> ArenaDisk<M> {
     /// Sets the line of a segment; [`write_table`](Self::write_table) writes it.
     pub fn set_line(&mut self, segment: u32, line: &Line) {
         self.table.set_line(segment, line);
+    }
+
+    /// Whether lines were set that are not written.
+    pub fn has_changed_lines(&self) -> bool {
+        self.table.has_changed()
     }
 
     /// Writes the lines that were set since. A loss of power leaves of the lines of one page either all that
@@ -128,9 +146,12 @@ impl<M: Medium> ArenaDisk<M> {
     }
 
     /// Reads bytes of segments behind the table.
-    pub fn read(&mut self, offset: u64, into: &mut [u8]) -> Result<(), DiskError> {
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), DiskError> {
         let at = self.place(offset, into.len());
-        self.attempt("read", |medium| medium.read(at, into))
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
+        self.medium.read(at, into).map_err(|error| DiskError::io("read", self.medium.path(), error))
     }
 
     /// Writes a note, and gives it its number.

@@ -32,6 +32,15 @@ pub enum DiskError {
         /// Bytes that are free.
         free: u64,
     },
+    /// It was there, and is not any more.
+    #[error(
+        "{path} is missing, though the server kept data in it: put it back, restore a backup, or name an \
+         empty directory to begin without data"
+    )]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
     /// Another process has it open.
     #[error("{path} is in use by another process: a server runs on this directory already")]
     InUse {

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions, rename};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, FlockOperation};
@@ -29,7 +29,7 @@ impl FileMedium {
         let fresh = fresh(path);
         let fail = |error| DiskError::io("make", &fresh, error);
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = options.open(&fresh).map_err(fail)?;
         lock(&file, &fresh)?;
         file.set_len(0).map_err(fail)?;

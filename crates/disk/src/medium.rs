@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 /// A file, or what stands for one. Its size never changes.
-pub trait Medium: Send {
+pub trait Medium: Send + Sync {
     /// What to call it.
     fn path(&self) -> &Path;
 
@@ -20,4 +20,26 @@ pub trait Medium: Send {
 
     /// Reads all of these bytes.
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()>;
+}
+
+impl<M: Medium + ?Sized> Medium for Box<M> {
+    fn path(&self) -> &Path {
+        (**self).path()
+    }
+
+    fn bytes(&self) -> u64 {
+        (**self).bytes()
+    }
+
+    fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        (**self).write(at, bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        (**self).sync()
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        (**self).read(at, into)
+    }
 }

@@ -7,8 +7,12 @@
 //!  16  term, as its bits
 //!  24  stable: each entry of a version up to this one is in the file, and what it replaced may be gone
 //!  32  ceiling: no version beyond this one was drawn
-//!  40  1 if the server ended in order behind this note, else 0
-//!  48  streams, then for each its floor: all positions below it are in the file
+//!  40  bit 0: the server ended in order behind this note; bit 1: nothing was acknowledged before it was in the
+//!      file
+//!  48  the leader's calendar, in unix milliseconds
+//!  56  items in the leader's index, about
+//!  64  segments that were freed in the term, and that the file has as free
+//!  72  streams, then for each its floor: all positions below it are in the file
 //! ```
 //! A note is written behind the sync of what it says, and counts once it is synced itself.
 
@@ -17,8 +21,10 @@ use longarm_memory::SumKey;
 
 use crate::layout::{NOTE_BYTES, SUM_KEY, note_at};
 
+/// Bytes before the floors.
+const HEAD: usize = 80;
 /// Streams that a note has room for.
-pub const FLOORS_MAX: usize = (NOTE_BYTES as usize - 56) / 8;
+pub const FLOORS_MAX: usize = (NOTE_BYTES as usize - HEAD) / 8;
 
 /// What the file surely holds.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -33,6 +39,14 @@ pub struct Note {
     pub ceiling: Csn,
     /// The server ended in order: nothing was written behind this note.
     pub ended: bool,
+    /// Nothing was acknowledged before it was in the file, so entries beyond the floors may count.
+    pub sync: bool,
+    /// The leader's calendar, in unix milliseconds.
+    pub unix: u64,
+    /// Items in the leader's index, about: how large the next one should be made.
+    pub items: u64,
+    /// Segments that were freed in the term, and that the file has as free.
+    pub reclaimed: u64,
     /// By stream: all positions below are in the file.
     pub floors: Vec<u64>,
 }
@@ -44,8 +58,10 @@ impl Note {
     /// If there are more than [`FLOORS_MAX`] floors.
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.floors.len() <= FLOORS_MAX, "{} floors do not fit a note", self.floors.len());
-        let head = [self.number, self.term.bits(), self.stable.0, self.ceiling.0, u64::from(self.ended)];
-        let words = head.into_iter().chain([self.floors.len() as u64]).chain(self.floors.iter().copied());
+        let flags = u64::from(self.ended) | u64::from(self.sync) << 1;
+        let moment = [self.number, self.term.bits(), self.stable.0, self.ceiling.0, flags];
+        let leader = [self.unix, self.items, self.reclaimed, self.floors.len() as u64];
+        let words = moment.into_iter().chain(leader).chain(self.floors.iter().copied());
         let body: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
         let sum = SumKey::new(SUM_KEY).sum(note_at(self.number), &body);
         [&sum.to_le_bytes()[..], &body].concat()
@@ -57,8 +73,8 @@ impl Note {
             let bytes = block.get(8 * i..8 * i + 8)?;
             Some(u64::from_le_bytes(bytes.try_into().expect("eight bytes")))
         };
-        let floors = usize::try_from(word(6)?).ok().filter(|floors| *floors <= FLOORS_MAX)?;
-        let body = block.get(8..56 + 8 * floors)?;
+        let floors = usize::try_from(word(9)?).ok().filter(|floors| *floors <= FLOORS_MAX)?;
+        let body = block.get(8..HEAD + 8 * floors)?;
         if SumKey::new(SUM_KEY).sum(at, body) != word(0)? {
             return None;
         }
@@ -67,8 +83,12 @@ impl Note {
             term: Term::from_bits(word(2)?)?,
             stable: Csn(word(3)?),
             ceiling: Csn(word(4)?),
-            ended: word(5)? == 1,
-            floors: (0..floors).map(|i| word(7 + i)).collect::<Option<_>>()?,
+            ended: word(5)? & 1 != 0,
+            sync: word(5)? & 2 != 0,
+            unix: word(6)?,
+            items: word(7)?,
+            reclaimed: word(8)?,
+            floors: (0..floors).map(|i| word(10 + i)).collect::<Option<_>>()?,
         })
     }
 }
@@ -82,7 +102,9 @@ mod tests {
 
     fn note(number: u64, floors: Vec<u64>) -> Note {
         let term = Term::new(7, ReplicaId(3));
-        Note { number, term, stable: Csn(90), ceiling: Csn(1 << 20), ended: true, floors }
+        let (stable, ceiling) = (Csn(90), Csn(1 << 20));
+        let (ended, sync, unix, items, reclaimed) = (true, true, 5, 6, 7);
+        Note { number, term, stable, ceiling, ended, sync, unix, items, reclaimed, floors }
     }
 
     #[test]
@@ -99,13 +121,13 @@ mod tests {
     proptest! {
         #[test]
         fn bytes_that_were_not_written_are_no_note(
-            at in 0usize..80,
+            at in 0usize..104,
             flip in 1u8..,
-            cut in 0usize..80,
+            cut in 0usize..104,
             rubbish in proptest::collection::vec(any::<u8>(), 0..200),
         ) {
             let whole = note(4, vec![1, 2, 3]).encode();
-            prop_assert_eq!(whole.len(), 80);
+            prop_assert_eq!(whole.len(), 104);
             let mut bytes = whole.clone();
             bytes[at] ^= flip;
             prop_assert_eq!(Note::decode(note_at(4), &bytes), None);

@@ -2,7 +2,7 @@
 //! sync.
 //!
 //! (1) A batch writes the note of the batch before, the lines and the entries that were named, and syncs.
-//!     Then all of them are there, and the scribe says how far each stream is ([`Batch::floors`]). Entries
+//!     Then all of them are there, and the scribe says how far each stream is ([`Scribe::floors`]). Entries
 //!     name their use of a segment themselves, so the line and the entries of a claim need no sync between
 //!     them: a line without its entries is an empty segment, entries without their line are nothing.
 //! (2) A segment is claimed anew only after the sync of the batch that freed its line, since whoever frees
@@ -14,7 +14,8 @@
 
 use std::collections::VecDeque;
 
-use longarm_base::{Csn, Term};
+use longarm_base::limits::SEGMENT_BYTES;
+use longarm_base::{Csn, Nanos, Term};
 
 use crate::arena_disk::ArenaDisk;
 use crate::error::DiskError;
@@ -24,58 +25,101 @@ use crate::table::Line;
 
 /// Bytes that are copied and written at once.
 const CHUNK: u64 = 1 << 20;
+/// Ranges of one segment this far apart are written together: the bytes between cost less than another call.
+/// They are rooms of the same segment, and whatever they hold verifies or does not, by itself.
+const GAP: u64 = 4096;
 
 /// A moment of the leader: first the stable point was looked at, then how far each stream was written. So all
 /// entries up to that version stand below these positions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Mark {
+    /// When it was taken.
+    pub at: Nanos,
     /// All entries up to this version are written.
     pub stable: Csn,
-    /// No version beyond this one was drawn, nor will be before a later mark.
+    /// No version beyond this one was drawn, nor will be before a later mark is noted.
     pub ceiling: Csn,
+    /// The leader's calendar, in unix milliseconds.
+    pub unix: u64,
+    /// Items in its index, about.
+    pub items: u64,
+    /// Segments that were freed in the term, and that the file has as free.
+    pub reclaimed: u64,
     /// By stream: all entries below are written.
     pub written: Vec<u64>,
 }
 
-/// What a batch made sure.
+/// The note that is in the file now, and counts if the power is lost.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Batch {
-    /// By stream: all positions below are in the file.
-    pub floors: Vec<u64>,
-    /// The note that is in the file now, and counts if the power is lost. It says less than the floors.
-    pub noted: Option<Note>,
-    /// Bytes of entries.
-    pub bytes: u64,
+pub struct Noted {
+    /// What it says.
+    pub note: Note,
+    /// When the mark was taken that it rests on: it covers all that was written before.
+    pub at: Nanos,
+}
+
+impl Noted {
+    /// Whether it says that all of this is in the file: the positions that were written at some moment, and
+    /// all versions that had been drawn by then.
+    pub fn covers(&self, written: &[u64], csn: Csn) -> bool {
+        let floors = self.note.floors.iter().copied().chain(std::iter::repeat(0));
+        self.note.stable >= csn && written.iter().zip(floors).all(|(&written, floor)| written <= floor)
+    }
 }
 
 /// The writer of a file, in one term.
 pub struct Scribe<M> {
     disk: ArenaDisk<M>,
     term: Term,
+    /// Nothing is acknowledged before it is in the file.
+    sync: bool,
     /// By stream: positions below are named, and in the file.
     named: Vec<u64>,
     floors: Vec<u64>,
-    /// Ranges of entries that were named since the last batch.
-    ranges: Vec<(u64, u64)>,
+    /// Those of entries that were named since the last batch.
+    named_bytes: Vec<Stretch>,
     marks: VecDeque<Mark>,
     /// The newest mark that the floors cover.
     covered: Mark,
-    /// What the next batch notes.
-    due: Option<Note>,
+    noted: Noted,
+    /// Whether what the next note will say is more than what the last one says.
+    due: bool,
     buffer: Vec<u8>,
 }
 
 impl<M: Medium> Scribe<M> {
-    /// Goes on with a file that holds all that the term begins with.
-    pub fn new(disk: ArenaDisk<M>, term: Term, streams: usize) -> Scribe<M> {
-        let (ranges, marks, covered, buffer) = Default::default();
+    /// Begins a term with a file that has been given all that the term begins with, except for its lines: by
+    /// `first` the file surely has that, and a note of the new term says so. `sync`: nothing will be
+    /// acknowledged before it is in the file.
+    pub fn begin(
+        mut disk: ArenaDisk<M>,
+        term: Term,
+        sync: bool,
+        first: Mark,
+    ) -> Result<Scribe<M>, DiskError> {
+        disk.write_table()?;
+        // The note speaks of all this, so it follows the sync.
+        disk.sync()?;
+        let streams = first.written.len();
+        let (named_bytes, marks, noted, buffer) = Default::default();
         let (named, floors) = (vec![0; streams], vec![0; streams]);
-        Scribe { disk, term, named, floors, ranges, marks, covered, due: None, buffer }
+        let covered = Mark { written: vec![0; streams], ..first };
+        let mut scribe =
+            Scribe { disk, term, sync, named, floors, named_bytes, marks, covered, noted, due: true, buffer };
+        let noted = scribe.write_note(false)?;
+        scribe.disk.sync()?;
+        (scribe.noted, scribe.due) = (noted, false);
+        Ok(scribe)
     }
 
     /// The file.
     pub fn disk(&self) -> &ArenaDisk<M> {
         &self.disk
+    }
+
+    /// The file again, when the term is over.
+    pub fn into_disk(self) -> ArenaDisk<M> {
+        self.disk
     }
 
     /// The line of a segment changed: it was claimed, or freed.
@@ -84,11 +128,11 @@ impl<M: Medium> Scribe<M> {
     }
 
     /// The next entry of a stream stands there.
-    pub fn name_entry(&mut self, stream: u16, offset: u64, len: u64) {
-        self.named[usize::from(stream)] += 1;
-        match self.ranges.last_mut() {
-            Some((_, end)) if *end == offset => *end += len,
-            _ => self.ranges.push((offset, offset + len)),
+    pub fn name_entry(&mut self, stream: usize, offset: u64, len: u64) {
+        self.named[stream] += 1;
+        let next = Stretch { start: offset, end: offset + len };
+        if !self.named_bytes.last_mut().is_some_and(|last| last.take(next)) {
+            self.named_bytes.push(next);
         }
     }
 
@@ -99,7 +143,7 @@ impl<M: Medium> Scribe<M> {
 
     /// Bytes of entries that were named since the last batch.
     pub fn waiting(&self) -> u64 {
-        self.ranges.iter().map(|(start, end)| end - start).sum()
+        self.named_bytes.iter().map(|it| it.end - it.start).sum()
     }
 
     /// By stream: all positions below are in the file.
@@ -107,17 +151,30 @@ impl<M: Medium> Scribe<M> {
         &self.floors
     }
 
-    /// Writes all that was named, and syncs. `copy` copies bytes of the arena out.
-    pub fn batch(&mut self, mut copy: impl FnMut(u64, &mut [u8])) -> Result<Batch, DiskError> {
-        let noted = self.due.take();
-        if let Some(note) = &noted {
-            self.disk.write_note(note)?;
-        }
+    /// The note that counts now.
+    pub fn noted(&self) -> &Noted {
+        &self.noted
+    }
+
+    /// Whether something was named that is not in the file.
+    pub fn has_named(&self) -> bool {
+        self.named != self.floors || self.disk.has_changed_lines()
+    }
+
+    /// Whether all that was named and marked is in the file, and the note says so.
+    pub fn is_settled(&self) -> bool {
+        !self.due && self.marks.is_empty() && !self.has_named()
+    }
+
+    /// Writes all that was named, and syncs; with the note that is due, if there is one and it is wanted.
+    /// `copy` copies bytes of the arena out. Returns how many bytes of entries were written.
+    pub fn batch(&mut self, with_note: bool, mut copy: impl FnMut(u64, &mut [u8])) -> Result<u64, DiskError> {
+        let noted = if with_note && self.due { Some(self.write_note(false)?) } else { None };
         self.disk.write_table()?;
-        let mut ranges = std::mem::take(&mut self.ranges);
-        ranges.sort_unstable();
+        let mut named = std::mem::take(&mut self.named_bytes);
+        named.sort_unstable();
         let mut bytes = 0;
-        for (start, end) in neighbours(ranges) {
+        for Stretch { start, end } in join(named) {
             for from in (start..end).step_by(CHUNK as usize) {
                 let len = CHUNK.min(end - from);
                 self.buffer.resize(len as usize, 0);
@@ -127,42 +184,67 @@ impl<M: Medium> Scribe<M> {
             }
         }
         self.disk.sync()?;
+        if let Some(noted) = noted {
+            self.noted = noted;
+        }
         self.floors.clone_from(&self.named);
-        let floors = &self.floors;
-        let is_covered =
-            |mark: &Mark| mark.written.iter().zip(floors).all(|(written, floor)| written <= floor);
-        while self.marks.front().is_some_and(is_covered) {
+        while self.marks.front().is_some_and(|mark| is_covered(mark, &self.floors)) {
             self.covered = self.marks.pop_front().expect("there is one");
         }
-        self.due = Some(self.note(false));
-        Ok(Batch { floors: self.floors.clone(), noted, bytes })
+        self.due = self.note(false) != self.noted.note;
+        Ok(bytes)
     }
 
-    /// The server ends in order: writes all that was named, and a note that says so.
-    pub fn end(mut self, copy: impl FnMut(u64, &mut [u8])) -> Result<Note, DiskError> {
-        self.batch(copy)?;
-        let note = self.note(true);
-        self.disk.write_note(&note)?;
+    /// The leader ends in order: writes all that was named, and a note that says so.
+    pub fn end(&mut self, copy: impl FnMut(u64, &mut [u8])) -> Result<(), DiskError> {
+        self.batch(false, copy)?;
+        self.noted = self.write_note(true)?;
         self.disk.sync()?;
-        Ok(note)
+        self.due = false;
+        Ok(())
+    }
+
+    /// Writes a note, which counts from the next sync on.
+    fn write_note(&mut self, ended: bool) -> Result<Noted, DiskError> {
+        let note = self.note(ended);
+        self.disk.write_note(&note)?;
+        Ok(Noted { note, at: self.covered.at })
     }
 
     fn note(&self, ended: bool) -> Note {
-        let Mark { stable, ceiling, .. } = self.covered;
-        Note { number: 0, term: self.term, stable, ceiling, ended, floors: self.floors.clone() }
+        let Mark { stable, ceiling, unix, items, reclaimed, .. } = self.covered;
+        let (number, term, sync, floors) = (0, self.term, self.sync, self.floors.clone());
+        Note { number, term, stable, ceiling, ended, sync, unix, items, reclaimed, floors }
     }
 }
 
-/// Ranges in order, those that adjoin as one.
-fn neighbours(sorted: Vec<(u64, u64)>) -> impl Iterator<Item = (u64, u64)> {
-    let mut sorted = sorted.into_iter().peekable();
-    std::iter::from_fn(move || {
-        let (start, mut end) = sorted.next()?;
-        while let Some((_, more)) = sorted.next_if(|(next, _)| *next <= end) {
-            end = end.max(more);
+fn is_covered(mark: &Mark, floors: &[u64]) -> bool {
+    mark.written.iter().zip(floors).all(|(written, floor)| written <= floor)
+}
+
+/// Bytes of the arena that were named, from `start` up to `end`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Stretch {
+    start: u64,
+    end: u64,
+}
+
+impl Stretch {
+    /// Takes another one in that begins within it or near its end; whether it does.
+    fn take(&mut self, other: Stretch) -> bool {
+        let near = other.start >= self.start && other.start <= self.end + GAP;
+        let joins = near && other.start / SEGMENT_BYTES == (self.end - 1) / SEGMENT_BYTES;
+        if joins {
+            self.end = self.end.max(other.end);
         }
-        Some((start, end))
-    })
+        joins
+    }
+}
+
+/// Joins those of a sorted list that are near.
+fn join(mut all: Vec<Stretch>) -> Vec<Stretch> {
+    all.dedup_by(|next, one| one.take(*next));
+    all
 }
 
 #[cfg(test)]

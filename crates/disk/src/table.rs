@@ -62,6 +62,11 @@ impl TablePages {
         }
     }
 
+    /// Whether some page changed since it was written.
+    pub fn has_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
     /// The pages that changed since they were written: where each goes, and its bytes. It goes where the copy
     /// is not that counts.
     pub fn take_changed(&mut self) -> Vec<(u64, Vec<u8>)> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use longarm_base::limits::SEGMENT_BYTES;
 use longarm_base::{Csn, EntryRef, Nanos, ReplicaId, Term};
 use longarm_disk::layout::file_bytes;
-use longarm_disk::{ArenaDisk, Scribe, SectorMedium, Shape};
+use longarm_disk::{ArenaDisk, Mark, Scribe, SectorMedium, Shape};
 use longarm_memory::{Backing, Budget, Mapped, OwnedWords, Region, RegionOptions, SumKey};
 use longarm_store::segment::layout::{line_at, segment_at, segment_of};
 use longarm_store::segment::{claim_number, freed_line, replica_line, run_length};
@@ -95,13 +95,14 @@ impl Leader {
         let store = Arc::new(Store::create(memory(), budget, options(1), sums()).expect("fits"));
         let medium = SectorMedium::new(file_bytes(SEGMENTS.into(), 1));
         let disk = ArenaDisk::create(medium.clone(), SHAPE, 1).expect("made");
+        let (term, first) = (Term::new(1, ReplicaId(0)), Mark { written: vec![0; 2], ..Mark::default() });
         Leader {
             writers: [store.writer(0), store.writer(1)],
             collector: Collector::new(store.clone()),
             store,
             index: BTreeMap::new(),
             history: BTreeMap::new(),
-            scribe: Scribe::new(disk, Term::new(1, ReplicaId(0)), 2),
+            scribe: Scribe::begin(disk, term, false, first).expect("begun"),
             medium,
             claims: vec![0; SEGMENTS as usize],
             csn: 0,
@@ -121,12 +122,13 @@ impl Leader {
                 self.scribe.name_line(segment, &line);
             }
         }
-        self.scribe.name_entry(stream as u16, place.offset, place.len.into());
+        self.scribe.name_entry(stream, place.offset, place.len.into());
     }
 
     fn batch(&mut self) -> bool {
         let memory = self.store.memory();
-        let written = self.scribe.batch(|at, into| longarm_memory::Words::copy_out(memory, at, into)).is_ok();
+        let written =
+            self.scribe.batch(true, |at, into| longarm_memory::Words::copy_out(memory, at, into)).is_ok();
         if written {
             self.said = self.csn;
         }
@@ -214,7 +216,7 @@ impl Leader {
     /// Adopts what a loss of power left: of each key what was said to be there, or something newer.
     fn check(&self, image: &[u8]) {
         let opened = ArenaDisk::open(SectorMedium::of(image.to_vec()), SHAPE);
-        let (mut disk, _) = opened.unwrap_or_else(|error| panic!("{error}"));
+        let (disk, _) = opened.unwrap_or_else(|error| panic!("{error}"));
         let memory = memory();
         format(&memory, &sums()).expect("fresh");
         let mut bytes = vec![0; SEGMENT_BYTES as usize];

@@ -1,6 +1,7 @@
 //! A group of one replica, which begins and ends with its process: what a server alone is if it keeps an
 //! ordered index (decision 33).
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use longarm_fabric::{Address, Member};
 use longarm_host::{Mutex, random};
 use longarm_replica::Timing;
 
+use crate::durable::directory::{Directory, Identity};
+use crate::durable::options::{Durability, Durable};
 use crate::options::{GroupOptions, StartError};
 use crate::vote_store::{Promise, VoteStore};
 
@@ -53,7 +56,24 @@ impl GroupOptions {
             sum_key,
             hash_key,
             vote_store: Arc::new(WhileItLives::default()),
+            durable: None,
         })
+    }
+
+    /// The same, of a server whose data is kept in a directory: it goes on in each of its lives.
+    pub fn in_directory(
+        address: &Address,
+        lease: Duration,
+        dir: &Path,
+        durability: Durability,
+        accept_damage: bool,
+    ) -> Result<GroupOptions, StartError> {
+        let directory = Arc::new(Directory::open(dir)?);
+        let Identity { id, sum_key, hash_key } = directory.identity;
+        let vote_store = directory.vote_store()?;
+        let durable = Some(Durable { durability, disk: directory, accept_damage });
+        let alone = GroupOptions::alone(address, lease)?;
+        Ok(GroupOptions { id, sum_key, hash_key, vote_store, durable, ..alone })
     }
 }
 

@@ -182,7 +182,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
 
     /// The number of reclaimed segments of which the follower was told.
     fn reclaimed(&self) -> u64 {
-        self.leader_term.releases.lock().asked(self.follower.replica, |_| false).told
+        self.leader_term.releases.lock().asked(self.follower.replica, |_, _| false).told
     }
 
     /// Asks the follower to adopt the term with these floors. It may do so and its answer be lost: what it
@@ -326,7 +326,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
     fn serve_releases(&mut self) -> Result<(), PeerError> {
         // Its floors are those that the heart last told it: what it had acknowledged a heartbeat ago.
         let progress = self.follower.progress();
-        let has = |written: &[u64]| progress.may_let_go(written);
+        let has = |written: &[u64], _| progress.may_let_go(written);
         let LetGo { segments: asked, written, told } =
             self.leader_term.releases.lock().asked(self.follower.replica, has);
         if asked.is_empty() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
-use longarm_base::{Nanos, Term, UnixMillis};
+use longarm_base::{Csn, Nanos, Term, UnixMillis};
 use longarm_engine::reclaim::Unaccounted;
 use longarm_engine::recover::{Recovered, Standby};
 use longarm_engine::session::{Sessions, ToldAges};
@@ -18,6 +18,7 @@ use longarm_memory::{Budget, Mapped, OwnedWords, Region, SumKey};
 use longarm_wire::GroupTimes;
 
 use crate::clock::Clock;
+use crate::durable::gate::DiskGate;
 use crate::log::{Log, Notice};
 use crate::options::{GroupOptions, StartError};
 use crate::pulse::Pulse;
@@ -127,6 +128,8 @@ pub struct TermStart {
     pub calendar: UnixMillis,
     /// What an earlier leader told this replica of the ages of versions.
     pub ages: ToldAges,
+    /// No version up to this one is drawn again.
+    pub ceiling: Csn,
 }
 
 /// Where a server is in its life. A server only goes forward in it.
@@ -165,6 +168,8 @@ pub struct Core {
     pub beats: AtomicU64,
     /// The number of heartbeats withheld because a worker made no progress.
     pub withheld: AtomicU64,
+    /// The disk behind the memory, if there is one.
+    pub disk: Option<Arc<DiskGate>>,
     clock: Clock,
     life: Life,
 }
@@ -228,6 +233,7 @@ impl Core {
         let times = core.timestamps();
         core.sessions.go_on(times.now, start.ages);
         core.engine.restore(&core.sessions, times, found);
+        core.engine.go_on_above(start.ceiling);
         Ok(core)
     }
 
@@ -252,6 +258,7 @@ impl Core {
             sum_key,
             beats: AtomicU64::new(0),
             withheld: AtomicU64::new(0),
+            disk: None,
             life: Life {
                 phase: AtomicU8::new(Phase::Serving as u8),
                 deadline: AtomicU64::new(u64::MAX),
@@ -310,6 +317,19 @@ impl Core {
     pub fn holds_writes(&self) -> bool {
         // Relaxed: as in `hold_writes`.
         self.life.held.load(Ordering::Relaxed)
+    }
+
+    /// Whether the disk lets a stream that has written so many positions write more now.
+    #[inline]
+    pub fn may_write(&self, stream: u16, written: u64, now: Nanos) -> bool {
+        let csn = || self.engine.csn();
+        self.disk.as_ref().is_none_or(|disk| disk.takes_writes(stream.into(), written, csn(), now))
+    }
+
+    /// Whether the disk failed: no write can be kept.
+    #[inline]
+    pub fn has_no_disk(&self) -> bool {
+        self.disk.as_ref().is_some_and(|disk| disk.has_failed())
     }
 
     /// Whether a worker may tell a client what it just saw in the engine, since it is the newest there is. In

@@ -8,7 +8,7 @@
 //!   also catches that peer up ([`catch_up`]).
 //! - [`scan`] is what a replica finds of its streams; [`install`] completes a start set, from which a
 //!   [`leader_term`] begins; [`heart`] keeps the term alive; [`takeover`] says how long each step took.
-//! - [`vote_store`] keeps promises.
+//! - [`vote_store`] keeps promises. [`durable`] is the disk of a replica's arena.
 //! - [`replica`] is all of this together, for one group; a node of the cluster has one in each of its
 //!   groups. [`standing`] is what a replica says of itself.
 //! - [`operate`] is the operator's side of the orders that a leader takes: who is to lead, and who the
@@ -24,6 +24,7 @@ mod catch_up;
 mod checked_arena;
 mod clock;
 mod common;
+mod durable;
 mod events;
 mod follower;
 mod heart;
@@ -58,6 +59,8 @@ mod vote_store;
 
 pub use clock::process_cpu;
 pub use common::{Core, CoreOptions, KeepUp, Keys, Lent, Phase, TermStart};
+pub use durable::gate::DiskGate;
+pub use durable::options::{DiskSource, Durability, Durable, ReplicaDisk};
 pub use follower::SharedReleases;
 pub use held::{Contents, Held, Versions};
 pub use inbound::{CONNECTIONS_MAX, Inbound};
@@ -74,7 +77,7 @@ pub use seed::Seed;
 pub use seldom::Seldom;
 pub use service::{NewTerm, Replication, Service};
 pub use standing::Standing;
-pub use stats::{FollowerStats, GroupStats, Stands, TakeoverStats};
+pub use stats::{DiskStats, FollowerStats, GroupStats, Stands, TakeoverStats};
 pub use threads::{join, spawn};
 pub use vote_store::{FileVoteStore, Promise, VoteStore};
 

@@ -5,6 +5,7 @@
 //! next event rests on them. Other threads do what takes long or waits for other replicas: questions,
 //! catching up, heartbeats.
 
+mod disk;
 mod hand_over;
 mod lead;
 mod leader_handle;
@@ -22,11 +23,11 @@ mod transfer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longarm_base::{Mutant, Nanos, ReplicaId, Term};
+use longarm_base::{Csn, Mutant, ReplicaId, Term};
 use longarm_fabric::{Broken, Channel, Completions, Login, QueuePair, Transport};
 use longarm_host::observe::{Observation as Seen, ReplicaStep as Now, WATCHED, observe, reach};
 use longarm_host::{Mutex, Pause, Thread, now};
-use longarm_memory::{Mapped, OwnedWords, Region, SumKey, Words};
+use longarm_memory::{Mapped, OwnedWords, Region, Words};
 use longarm_ordered::Orders;
 use longarm_replica::page::{self, Beat};
 use longarm_replica::{Action, Event, Group, KeptMemory, Machine, PersistentState, Prepare, Role, RoleKind};
@@ -39,6 +40,8 @@ use self::transfer::LeaderTransfer;
 use super::install;
 use crate::checked_arena::CheckedArena;
 use crate::common::{CoreOptions, Lent};
+use crate::durable::kept;
+use crate::durable::options::ReplicaDisk;
 use crate::events::Events;
 use crate::held::Contents;
 use crate::inbound::{Inbound, PeerRequests, twins};
@@ -55,9 +58,6 @@ use crate::standing::{Leads, Standing};
 use crate::stats::Stands;
 use crate::takeover::{Step, Takeover};
 use crate::vote_store::Promise;
-
-/// For how many election times the replicas of a new group let the one stand that is to lead it first.
-const FIRST_WAITS: u64 = 2;
 
 /// A replica, as its own thread has it.
 pub(crate) struct Node<T: Transport> {
@@ -92,6 +92,10 @@ pub(crate) struct Node<T: Transport> {
     /// What the replica found in its memory, which no leader has written to since.
     scan: Option<ArenaScan>,
     standby: StandbyIndex,
+    /// The disk of the arena, if it has one, while this replica does not lead.
+    disk: Option<ReplicaDisk>,
+    /// No version up to this one is drawn again.
+    ceiling: Csn,
     /// The steps of the attempt to lead that is under way.
     takeover: Takeover,
     /// What the replica is, for other threads to read.
@@ -118,9 +122,11 @@ impl<T: Transport> Node<T> {
         let Seed { options, group: group_options, lent, page, login, .. } = seed;
         let me = group_options.check()?;
         let vote_store = |error| StartError::Os("read what this replica promised", error);
-        let kept = group_options.vote_store.load().map_err(vote_store)?;
-        let Promise { term, boot, members: known } = kept.unwrap_or_default();
-        let boot = boot + 1;
+        let promise = group_options.vote_store.load().map_err(vote_store)?;
+        let Promise { term, boot, members: known } = promise.unwrap_or_default();
+        let (arena, kept) = kept::arena(lent.arena.memory(), page.memory(), &group_options, &options.log)?;
+        // Whoever holds the start set of a term has promised it.
+        let (term, boot) = (term.max(kept.sync.unwrap_or_default()), boot + 1);
         // Members that the replica was told later go over those that the group began with.
         let members = if known.list.is_empty() { founders(&group_options) } else { known };
         let vote_store = |error| StartError::Os("keep what this replica promised", error);
@@ -131,16 +137,13 @@ impl<T: Transport> Node<T> {
         let opened = inbound.fence(term);
         assert!(opened.is_ok(), "a door that nobody came through cannot be fenced: {opened:?}");
         let life = chance.max(1);
-        let state = PersistentState { members, promised: term, sync: None };
+        let state = PersistentState { members, promised: term, sync: kept.sync };
         let mut machine = Machine::new(me, state, group_options.timing, chance, now());
         // The replica promised nothing, or its disk is another one than it was.
         if term == Term::ZERO {
-            machine = machine.blank(life, first_rest(&group_options));
+            machine = machine.blank(life, group_options.first_rest());
         }
-        let memory = lent.arena.memory().clone();
-        let arena = CheckedArena { memory, sums: SumKey::new(group_options.sum_key) };
         let told = Arc::new(Mutex::new(Standing::of(group_options.id, &machine)));
-        longarm_store::format(&arena.memory, &arena.sums)?;
         Ok(Node {
             events: Arc::new(Events::new(channel.clone())),
             peers: BTreeMap::new(),
@@ -168,6 +171,8 @@ impl<T: Transport> Node<T> {
             transferee: None,
             leading: None,
             scan: None,
+            disk: kept.disk,
+            ceiling: kept.ceiling,
             takeover: Takeover::default(),
             told,
             said_lost: false,
@@ -580,14 +585,5 @@ impl<T: Transport> Node<T> {
         };
         reach(Now::Prepared);
         self.answer(prepare.leader, &Answer::Ready { term: prepare.term, held });
-    }
-}
-
-/// How long a replica lets another stand first. Only the replicas of a new group wait: later, one leader is
-/// as good as another.
-fn first_rest(options: &GroupOptions) -> Nanos {
-    match options.first {
-        Some(first) if first != options.replica => Nanos(FIRST_WAITS * options.timing.election.0),
-        _ => Nanos(0),
     }
 }

@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
-use longarm_base::ReplicaId;
+use longarm_base::{Nanos, ReplicaId};
+use longarm_disk::DiskError;
 use longarm_engine::CreateEngineError;
 use longarm_fabric::{Address, Member, RegionFailure, SetupError};
 use longarm_replica::{Group, Timing};
 
+use crate::durable::options::Durable;
 use crate::vote_store::VoteStore;
+
+/// For how many election times the replicas of a new group let the one stand that is to lead it first.
+const FIRST_WAITS: u64 = 2;
 
 /// A group, as one of its replicas is told of it. All replicas of the group are told the same, except for
 /// `replica`.
@@ -32,6 +37,8 @@ pub struct GroupOptions {
     pub hash_key: u64,
     /// Keeps what this replica promised.
     pub vote_store: Arc<dyn VoteStore>,
+    /// The disk of its arena, if it has one. Only a group of one replica may have one.
+    pub durable: Option<Durable>,
 }
 
 impl GroupOptions {
@@ -43,7 +50,19 @@ impl GroupOptions {
             return Ok(self.replica);
         }
         let replicas: Vec<_> = self.members.iter().map(|member| member.replica).collect();
+        if self.durable.is_some() && replicas.len() > 1 {
+            return Err(wrong("a group of several replicas does not keep its data on disks yet".into()));
+        }
         Group::new(self.replica, &replicas).map(|group| group.me()).map_err(|error| wrong(error.to_string()))
+    }
+
+    /// How long the replica lets another stand first. Only the replicas of a new group wait: later, one
+    /// leader is as good as another.
+    pub(crate) fn first_rest(&self) -> Nanos {
+        match self.first {
+            Some(first) if first != self.replica => Nanos(FIRST_WAITS * self.timing.election.0),
+            _ => Nanos(0),
+        }
     }
 
     /// The address of a replica that the group began with.
@@ -102,14 +121,17 @@ pub enum StartError {
     /// The server does not come to serve, though it has nobody to wait for.
     #[error("the server has its memory and does not come to serve: its log says why")]
     NotServing,
-    /// The directory of plain files cannot be used.
-    #[error("arena directory {dir}: {text}")]
+    /// A directory for files cannot be used.
+    #[error("directory {dir}: {text}")]
     Directory {
         /// The directory.
         dir: String,
         /// What is wrong with it, and what to do.
         text: String,
     },
+    /// The file of the arena cannot be used.
+    #[error("{0}")]
+    Disk(#[from] DiskError),
     /// The system refused something.
     #[error("{0}: {1}")]
     Os(&'static str, std::io::Error),

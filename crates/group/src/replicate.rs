@@ -24,6 +24,7 @@ use longarm_store::segment::{claim_number, replica_line, run_length};
 use longarm_wire::ARENA_REGION;
 
 use crate::checked_arena::CheckedArena;
+use crate::durable::gate::DiskGate;
 use crate::follower::Attachment;
 use crate::inbox::Inbox;
 use crate::peer_channel::DRAIN;
@@ -81,6 +82,8 @@ pub struct Replicator<Q, M> {
     ranges: Ranges,
     /// What the stream's thread sleeps on, if it is a channel.
     channel: Option<Channel>,
+    /// The disk of this replica, if it has one.
+    disk: Option<Arc<DiskGate>>,
 }
 
 impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
@@ -94,7 +97,13 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
             done: Completions::new(POLL),
             ranges: Ranges::default(),
             channel: None,
+            disk: None,
         }
+    }
+
+    /// The same with a disk behind this replica's arena.
+    pub fn with_disk(self, disk: Option<Arc<DiskGate>>) -> Replicator<Q, M> {
+        Replicator { disk, ..self }
     }
 
     /// From now on the stream's thread sleeps on this channel.
@@ -121,7 +130,7 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
             }
             at += 1;
         }
-        let committed = self.gate.committed(stream.written());
+        let committed = self.gate.committed(self.own(stream));
         let news = committed > stream.committed();
         if news {
             moved = true;
@@ -140,6 +149,15 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
             (false, true) => Pumped::Waiting,
             (false, false) => Pumped::Idle,
         }
+    }
+
+    /// How many positions of the stream this replica itself counts for. Its disk hears of what is written.
+    fn own(&self, stream: &Stream) -> u64 {
+        let (written, number) = (stream.written(), stream.number.into());
+        self.disk.as_ref().map_or(written, |disk| {
+            disk.wrote(number, written);
+            disk.own(number, written)
+        })
     }
 
     /// Lets a follower go. It counts again once it has been synced anew.

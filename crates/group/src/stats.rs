@@ -68,5 +68,26 @@ pub struct FollowerStats {
     pub lag: u64,
 }
 
+/// The disk of a durable leader.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct DiskStats {
+    /// `async` or `sync`.
+    pub durability: &'static str,
+    /// In `async` mode: within how many milliseconds the writes were taken that a loss of power loses.
+    pub window_ms: Option<u64>,
+    /// Batches, each with a sync.
+    pub syncs: u64,
+    /// Bytes of entries written.
+    pub bytes: u64,
+    /// How long the last thousand batches took to be on disk, in microseconds: the median.
+    pub sync_us_p50: u32,
+    /// The same of the slowest in a hundred.
+    pub sync_us_p99: u32,
+    /// The slowest.
+    pub sync_us_max: u32,
+    /// Why no write is taken any more.
+    pub failed: Option<String>,
+}
+
 /// Tells how a replica stands in its group.
 pub type Stands = Arc<dyn Fn() -> GroupStats + Send + Sync>;

@@ -155,7 +155,7 @@ fn signed(body: String) -> String {
 }
 
 /// Makes a directory, and those above it that are not there. A directory is on disk when the one above it is.
-fn make_dir(dir: &Path) -> std::io::Result<()> {
+pub(crate) fn make_dir(dir: &Path) -> std::io::Result<()> {
     let above = dir.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
     let Some(above) = above.filter(|_| !dir.is_dir()) else { return Ok(()) };
     make_dir(above)?;

@@ -7,7 +7,7 @@ mod memory;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use longarm_base::limits::SEGMENT_BYTES;
-use longarm_base::{Mutant, ReplicaId};
+use longarm_base::{Csn, Mutant, ReplicaId};
 use longarm_wire::SyncState;
 use proptest::prelude::*;
 
@@ -173,7 +173,7 @@ impl World {
             *position < self.applied[*stream] && self.index.get(key) != Some(&(*stream, *position))
         };
         if !is_open && self.cells[segment].iter().flatten().all(is_dead) && self.asked.insert(claim) {
-            self.releases.ask(segment as u32, written);
+            self.releases.ask(segment as u32, written, Csn::NONE);
         }
         let lines = &mut self.lines;
         self.releases.free(|segment| {
@@ -387,7 +387,8 @@ impl World {
         if !attended.machine.may_release() {
             return;
         }
-        let let_go = self.releases.asked(replica(follower), |written| attended.progress.may_let_go(written));
+        let let_go =
+            self.releases.asked(replica(follower), |written, _| attended.progress.may_let_go(written));
         if let_go.segments.is_empty() {
             return;
         }

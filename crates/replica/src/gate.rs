@@ -61,9 +61,10 @@ impl Gate {
         self.followers.iter().filter(|follower| follower.synced || Mutant::CountUnsynced.is_on())
     }
 
-    /// The number of committed positions, if the leader has written those below `written`.
-    pub fn committed(&mut self, written: u64) -> u64 {
-        let reached = self.group.reached(written, self.counts().map(|follower| follower.acked));
+    /// The number of committed positions, if the leader itself has those below `own`: in its memory, or on
+    /// its disk where that is what counts.
+    pub fn committed(&mut self, own: u64) -> u64 {
+        let reached = self.group.reached(own, self.counts().map(|follower| follower.acked));
         // A committed position stays committed when a follower leaves.
         self.committed = self.committed.max(reached);
         self.committed

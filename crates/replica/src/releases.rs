@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use longarm_base::ReplicaId;
+use longarm_base::{Csn, ReplicaId};
 
 use crate::ReplicaSet;
 
@@ -20,6 +20,8 @@ struct Asked {
     waiting: ReplicaSet,
     /// What the streams had written by then: all that the segment held, and all that made it needless.
     written: Vec<u64>,
+    /// The highest version that was drawn by then.
+    csn: Csn,
 }
 
 /// What a follower is to let go of.
@@ -55,11 +57,11 @@ impl Releases {
         self.segments.values_mut().for_each(|asked| asked.waiting.remove(replica));
     }
 
-    /// Asks for a segment, when the streams have written so much.
-    pub fn ask(&mut self, segment: u32, written: Vec<u64>) {
+    /// Asks for a segment, when the streams have written so much, and versions are drawn up to `csn`.
+    pub fn ask(&mut self, segment: u32, written: Vec<u64>, csn: Csn) {
         let waiting = self.joined;
         self.count += 1;
-        self.segments.insert(segment, Asked { waiting, written });
+        self.segments.insert(segment, Asked { waiting, written, csn });
     }
 
     /// How many were ever asked for.
@@ -67,13 +69,14 @@ impl Releases {
         self.count
     }
 
-    /// What the follower is asked for, of what it has everything written until then: see `acked`.
+    /// What the follower is asked for, of what it has everything that was written and drawn until then, as
+    /// `has` says.
     ///
     /// Followers let go in the order in which segments were asked for, as more is written with each: who was
     /// told of more let go of all that another did.
-    pub fn asked(&self, replica: ReplicaId, acked: impl Fn(&[u64]) -> bool) -> LetGo {
+    pub fn asked(&self, replica: ReplicaId, has: impl Fn(&[u64], Csn) -> bool) -> LetGo {
         let mine = self.segments.iter().filter(|(_, asked)| asked.waiting.has(replica));
-        let (now, later): (Vec<_>, Vec<_>) = mine.partition(|(_, asked)| acked(&asked.written));
+        let (now, later): (Vec<_>, Vec<_>) = mine.partition(|(_, asked)| has(&asked.written, asked.csn));
         let mut written = Vec::new();
         now.iter().for_each(|(_, asked)| raise(&mut written, &asked.written));
         let segments = now.into_iter().map(|(segment, _)| *segment).collect();
@@ -128,12 +131,12 @@ mod tests {
     fn a_follower_is_told_of_no_more_segments_than_it_let_go_of() {
         let (mut releases, near, far) = (Releases::default(), ReplicaId(1), ReplicaId(2));
         releases.join(near);
-        releases.ask(9, vec![10]);
+        releases.ask(9, vec![10], Csn(1));
         // The table that it is given has segment 9, as it is not free yet.
         releases.join(far);
-        releases.ask(4, vec![20]);
-        releases.ask(7, vec![30]);
-        let until = |acked: u64| move |written: &[u64]| written[0] <= acked;
+        releases.ask(4, vec![20], Csn(2));
+        releases.ask(7, vec![30], Csn(2));
+        let until = |acked: u64| move |written: &[u64], _: Csn| written[0] <= acked;
         let asked = |segments, written, told| LetGo { segments, written, told };
         assert_eq!(releases.asked(near, until(20)), asked(vec![4, 9], vec![20], 2));
         releases.let_go(near, &[4, 9]);

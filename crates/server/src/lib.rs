@@ -40,16 +40,18 @@ mod worker_inbox;
 #[cfg(test)]
 mod tests;
 
+pub use longarm_disk::DiskError;
 pub use longarm_engine::Eviction;
 pub use longarm_engine::recover::RESTORE_ENTRY;
 pub use longarm_fabric::Member;
 pub use longarm_group::{
-    Changed, Contents, FileVoteStore, FollowerStats, GroupOptions, GroupStats, Held, KeepUp, Log, LogLine,
-    Moved, Notice, Operator, OrderError, Promise, StartError, TakeoverStats, Versions, VoteStore,
+    Changed, Contents, DiskStats, Durability, Durable, FileVoteStore, FollowerStats, GroupOptions,
+    GroupStats, Held, KeepUp, Log, LogLine, Moved, Notice, Operator, OrderError, Promise, StartError,
+    TakeoverStats, Versions, VoteStore,
 };
 pub use longarm_replica::Timing;
 pub use longarm_wire::{Deny, Members, Stay};
-pub use options::{Pages, ServerOptions};
+pub use options::{DataOptions, Pages, ServerOptions};
 pub use saved::Saved;
 pub use start::Server;
 pub use stats::{ClientStats, OrderedIndexStats, Stats, StoreStats};

@@ -130,8 +130,9 @@ impl<Q: QueuePair> GroupPart<Q> {
             let applied = context.stream.as_ref().map_or(0, Stream::applied);
             let saved = leaving.unsaved.is_none() && applied >= leaving.until;
             if saved {
-                let written = shared.core.engine.progress().iter().map(|progress| progress.written());
-                self.releases.lock().ask(leaving.segment, written.collect());
+                let engine = &shared.core.engine;
+                let written = engine.progress().iter().map(|progress| progress.written());
+                self.releases.lock().ask(leaving.segment, written.collect(), engine.csn());
             }
             !saved
         });
@@ -179,7 +180,8 @@ impl<Q: QueuePair> Maintenance<Q> {
             self.last_look = times.now;
             // A leader that forms has followers that catch up, and writes nothing yet. A leader that hands
             // over writes nothing more.
-            let quiet = self.shared.core.phase() == Phase::Forming || self.shared.core.holds_writes();
+            let core = &self.shared.core;
+            let quiet = core.phase() == Phase::Forming || core.holds_writes() || !self.may_write(times.now);
             let sent = self.written();
             let replicated = self.replicate(times);
             let more = !quiet && self.pass(times);
@@ -200,6 +202,12 @@ impl<Q: QueuePair> Maintenance<Q> {
                 tick = if whole { (tick * 2).min(TICK_MAX) } else { TICK_MIN };
             }
         }
+    }
+
+    /// Whether the disk of a durable leader lets this thread write.
+    fn may_write(&self, now: Nanos) -> bool {
+        let (core, stream) = (&self.shared.core, self.context.stream.as_ref());
+        stream.is_none_or(|stream| core.may_write(stream.number, stream.written(), now))
     }
 
     /// The number of written positions of its own stream.

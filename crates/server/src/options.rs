@@ -8,7 +8,7 @@ use longarm_engine::Eviction;
 use longarm_fabric::tcp::Tls;
 use longarm_fabric::verbs::Verbs;
 use longarm_fabric::{Address, Login, PeerRole, ring};
-use longarm_group::{CoreOptions, GroupOptions, KeepUp, Log, StartError};
+use longarm_group::{CoreOptions, Durability, GroupOptions, KeepUp, Log, StartError};
 use longarm_index::hash::SlotKind;
 
 /// Pages behind the memory.
@@ -82,8 +82,22 @@ pub struct ServerOptions {
     /// `expected_items` equally. Each has `workers` divided by their number, at least one. Up to
     /// `max_clients` may be connected to each.
     pub groups: Vec<GroupOptions>,
+    /// Where a server of its own keeps its data, if it does: it is a group of one replica then, as with
+    /// `ordered`.
+    pub data: Option<DataOptions>,
     /// Receives the events of the server, one line each.
     pub log: Log,
+}
+
+/// Where a server of its own keeps its data.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DataOptions {
+    /// The directory, of this server alone. It is made if it is not there.
+    pub dir: PathBuf,
+    /// What an acknowledged write outlives.
+    pub durability: Durability,
+    /// Whether to start without what is damaged.
+    pub accept_damage: bool,
 }
 
 impl Default for ServerOptions {
@@ -114,6 +128,7 @@ impl Default for ServerOptions {
             standby: KeepUp::WhileIdle,
             ordered: false,
             groups: Vec::new(),
+            data: None,
             log: Log::silent(),
         }
     }
@@ -135,6 +150,9 @@ const MEMORY_MIN: u64 = 16 << 20;
 const WORKERS_MAX: usize = 256;
 /// How long a leader can tell the next one that a version is old (`longarm_replica::page`).
 const KEEP_SESSIONS_MAX: Duration = Duration::from_secs(1000);
+/// The bounds of the time within which writes may be lost.
+const WINDOW_MIN: Duration = Duration::from_millis(10);
+const WINDOW_MAX: Duration = Duration::from_secs(60);
 /// The largest ring, of either side: an immediate names a frame by its offset in sixteenths.
 pub(crate) const RING_MAX: u64 = 1 << 30;
 
@@ -144,9 +162,9 @@ impl ServerOptions {
         self.addresses.iter().any(|address| matches!(address, Address::Verbs(_)))
     }
 
-    /// Whether it is a server of its own that keeps an ordered index.
-    pub(crate) fn is_ordered_alone(&self) -> bool {
-        self.ordered && self.groups.is_empty()
+    /// Whether it is a server of its own that is a group of one replica: it keeps an ordered index, or data.
+    pub(crate) fn is_group_of_one(&self) -> bool {
+        (self.ordered || self.data.is_some()) && self.groups.is_empty()
     }
 
     /// The proof that this node gives to other replicas.
@@ -195,25 +213,34 @@ impl ServerOptions {
         }
     }
 
-    /// Finds what does not go with an ordered index of a server of its own, or with replicas of any kind.
+    /// Finds what does not go with a server that is a group of one replica, or with replicas of any kind.
     fn check_alone(&self) -> Result<(), StartError> {
         let wrong = |what: &'static str, text: String| Err(StartError::Option { what, text });
-        if self.is_ordered_alone() && self.eviction != Eviction::None {
-            let text = "an ordered index is kept of items that stay: with `ordered` it must be none";
+        if self.is_group_of_one() && self.eviction != Eviction::None {
+            let text = "with `ordered`, and with `data`, items stay: it must be none";
             return wrong("eviction", text.into());
         }
-        if self.is_ordered_alone() && self.arena_dir.is_some() {
-            let text = "the memory of a server with an ordered index is not kept in files: give either this \
-                        or `ordered`";
+        if self.is_group_of_one() && self.arena_dir.is_some() {
+            let text = "it does not go with `ordered` or `data`: `data` keeps what the server holds";
             return wrong("arena_dir", text.into());
         }
-        let replicated = !self.groups.is_empty() || self.ordered;
+        if !self.groups.is_empty() && self.data.is_some() {
+            let text = "the replicas of a cluster do not keep their data on disks yet";
+            return wrong("data", text.into());
+        }
+        let replicated = !self.groups.is_empty() || self.is_group_of_one();
         if replicated && self.keep_sessions > KEEP_SESSIONS_MAX {
             let text = format!(
-                "{:?} given, up to {KEEP_SESSIONS_MAX:?} are possible in a group, or with `ordered`",
+                "{:?} given, up to {KEEP_SESSIONS_MAX:?} are possible in a group, with `ordered` and `data`",
                 self.keep_sessions
             );
             return wrong("keep_sessions", text);
+        }
+        if let Some(DataOptions { durability: Durability::Async { window }, .. }) = &self.data
+            && !(WINDOW_MIN..=WINDOW_MAX).contains(window)
+        {
+            let text = format!("{window:?} given, {WINDOW_MIN:?} to {WINDOW_MAX:?} are possible");
+            return wrong("loss_window", text);
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use longarm_index::control::ServerState;
 
 use crate::accept::Acceptor;
 use crate::endpoint::{GroupEndpoint, Serving};
-use crate::options::ServerOptions;
+use crate::options::{DataOptions, ServerOptions};
 use crate::regions::lend;
 use crate::replicas::{PreparedReplica, ReplicasOf, RunningReplica};
 use crate::router::Router;
@@ -78,8 +78,16 @@ impl Server {
         if !options.groups.is_empty() {
             return Server::replicas(transport, &options, ReplicasOf::Node);
         }
-        if options.is_ordered_alone() {
-            let groups = vec![GroupOptions::alone(&options.addresses[0], options.lease)?];
+        if options.is_group_of_one() {
+            let (address, lease) = (&options.addresses[0], options.lease);
+            let group = match &options.data {
+                Some(data) => {
+                    let DataOptions { dir, durability, accept_damage } = data;
+                    GroupOptions::in_directory(address, lease, dir, *durability, *accept_damage)?
+                }
+                None => GroupOptions::alone(address, lease)?,
+            };
+            let groups = vec![group];
             let options = ServerOptions { groups, ..options };
             return Server::replicas(transport, &options, ReplicasOf::ServerAlone);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use longarm_group::{GroupStats, process_cpu};
+use longarm_group::{DiskStats, GroupStats, process_cpu};
 use longarm_ordered::{OrderedStage, OrderedStats};
 use longarm_wire::RequestKind;
 use serde::Serialize;
@@ -168,6 +168,9 @@ pub struct Stats {
     /// The ordered index, if one is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordered: Option<OrderedIndexStats>,
+    /// The disk behind the memory, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<DiskStats>,
     /// The entry store.
     pub store: StoreStats,
     /// Bytes used of the memory limit.
@@ -249,6 +252,7 @@ impl Shared {
             index_huge_bytes: engine.index.huge_bytes(),
             group: self.standing().map(|standing| standing.stats()),
             ordered: self.ordered().map(OrderedIndexStats::from),
+            disk: core.disk.as_ref().map(|disk| disk.stats()),
             store: self.store_stats(),
             memory_used: engine.budget.used(),
             memory_limit: engine.budget.limit(),

@@ -356,6 +356,7 @@ impl Servers {
             sum_key: 0x5EED + u64::from(group),
             hash_key: HASH_KEY + u64::from(group),
             vote_store: self.disks[node as usize][group as usize].clone(),
+            durable: None,
         }
     }
 }

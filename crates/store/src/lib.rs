@@ -46,7 +46,9 @@ pub use options::{CreateStoreError, DraftError, FillError, StoreFull, StoreOptio
 pub use segment::{ArenaReport, verify, verify_with};
 pub use settled::{Settled, SettledWatcher};
 pub use store::{Store, StoreCounters, format};
-pub use survey::{SegmentUse, StreamSurvey, Survey, entries, segment_entries, survey, void, whole_entry};
+pub use survey::{
+    Room, SegmentUse, StreamSurvey, Survey, entries, segment_entries, survey, void, whole_entry,
+};
 pub use write_window::{EndedWindow, WriteWindow};
 pub use writer::Writer;
 pub use written::Scratch;

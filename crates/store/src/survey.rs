@@ -105,6 +105,21 @@ pub fn whole_entry(memory: &dyn Words, sums: &SumKey, segment: u32, offset: u64)
     Some((entry.position, place))
 }
 
+/// What a room holds that was written to in the present use of its segment.
+#[derive(Debug)]
+pub enum Room<'a> {
+    /// A whole entry.
+    Entry(EntryRef, Entry<'a>),
+    /// What is left of an entry that was cut off while it was written, or that was damaged later. What it
+    /// says of itself may be damaged, too.
+    Broken {
+        /// Its version.
+        csn: Csn,
+        /// Its position.
+        position: u64,
+    },
+}
+
 /// The present use of a segment, or of a run, that a stream has claimed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentUse {
@@ -141,6 +156,27 @@ impl SegmentUse {
         let at = offset.checked_sub(segment_at(self.segment))?;
         let is_room = at.is_multiple_of(room) && at / room < rooms;
         is_room.then(|| self.line.entry_in(arena.memory, arena.sums, offset, room, bytes)).flatten()
+    }
+
+    /// Shows what each room of this use holds, except rooms that hold nothing of it: those that are empty,
+    /// and those with bytes of an older use.
+    pub fn rooms(&self, arena: ArenaView<'_>, visit: &mut dyn FnMut(u64, Room<'_>)) {
+        let ArenaView { memory, sums } = arena;
+        let (room, rooms) = self.line.rooms();
+        let mut bytes = Vec::new();
+        for i in written(memory, self.segment, room, rooms, 0) {
+            let offset = segment_at(self.segment) + i * room;
+            if memory.load(offset + layout::SUM) == 0 || !self.line.marks(memory, offset) {
+                continue;
+            }
+            match self.line.entry_in(memory, sums, offset, room, &mut bytes) {
+                Some((place, entry)) => visit(offset, Room::Entry(place, entry)),
+                None => {
+                    let (csn, ..) = layout::split_version(memory.load(offset + layout::VERSION));
+                    visit(offset, Room::Broken { csn, position: memory.load(offset + layout::POSITION) });
+                }
+            }
+        }
     }
 
     /// Shows every whole entry of this use in the rooms from `from` on, until it has shown `most` or seen the

@@ -32,6 +32,8 @@ pub enum Status {
     /// The index has no slot for one more key like this: too many keys have nearly the same hash. Nothing was
     /// stored.
     Crowded = 9,
+    /// The disk that is to keep the write failed, and takes no more; nothing was done.
+    NoDisk = 10,
 }
 
 /// An answer; the value is borrowed from the message.
@@ -83,6 +85,7 @@ impl<'a> Response<'a> {
             7 => Status::Forgotten,
             8 => Status::Invalid,
             9 => Status::Crowded,
+            10 => Status::NoDisk,
             _ => return Err(Bad("unknown status")),
         };
         let len = fields.u32()? as usize;

@@ -25,14 +25,11 @@ const LAW: &[(&str, &[&[&str]])] = &[
     ("longarm-cluster", &[BASE, &["longarm-fabric", "longarm-replica"]]),
     ("longarm-client", &[BASE, PARTS, &["longarm-cluster"]]),
     ("longarm-engine", &[BASE, ENGINE]),
-    ("longarm-group", &[BASE, PARTS, &["longarm-engine", "longarm-ordered", "longarm-replica"]]),
+    ("longarm-group", &[BASE, PARTS, REPLICA]),
     ("longarm-ordered", &[BASE, PARTS, &["longarm-replica"]]),
-    (
-        "longarm-server",
-        &[BASE, PARTS, &["longarm-engine", "longarm-group", "longarm-ordered", "longarm-replica"]],
-    ),
+    ("longarm-server", &[BASE, PARTS, REPLICA, &["longarm-group"]]),
     ("longarm-bench", &[BASE, PARTS, ENDS, LOAD]),
-    ("longarm-sim", &[BASE, PARTS, ENDS, LOAD, &["longarm-history"]]),
+    ("longarm-sim", &[BASE, PARTS, ENDS, LOAD, &["longarm-disk", "longarm-history"]]),
     ("longarm", &[BASE, PARTS, ENDS, LOAD, &["longarm-bench", "longarm-cluster"]]),
     (
         "longarm-chaos",
@@ -51,6 +48,8 @@ const PARTS: &[&str] =
     &["longarm-host", "longarm-memory", "longarm-wire", "longarm-store", "longarm-index", "longarm-fabric"];
 /// What executes requests: no fabric, no queue pair.
 const ENGINE: &[&str] = &["longarm-host", "longarm-memory", "longarm-wire", "longarm-store", "longarm-index"];
+/// What a replica is made of.
+const REPLICA: &[&str] = &["longarm-disk", "longarm-engine", "longarm-ordered", "longarm-replica"];
 const ENDS: &[&str] = &["longarm-client", "longarm-server"];
 /// What whoever loads a store shares.
 const LOAD: &[&str] = &["longarm-workload"];

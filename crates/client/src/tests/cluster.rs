@@ -157,6 +157,7 @@ fn node(name: &str, ids: &[u64], ordered: bool) -> (Server, Address) {
         sum_key: id + 1,
         hash_key: id + 2,
         vote_store: std::sync::Arc::<Kept>::default(),
+        durable: None,
     };
     let options = ServerOptions {
         addresses: vec![at.clone()],

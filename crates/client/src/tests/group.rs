@@ -62,6 +62,7 @@ fn start_at(
         sum_key: 1,
         hash_key: 2,
         vote_store: vote_store.clone(),
+        durable: None,
     };
     let options = ServerOptions {
         addresses: vec![addresses[node].clone()],

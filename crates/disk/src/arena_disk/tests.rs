@@ -200,7 +200,7 @@ proptest! {
         }
         medium.images().visit(8, seed, |image| {
             let opened = ArenaDisk::open(SectorMedium::of(image.to_vec()), SHAPE);
-            let (mut disk, found) = opened.unwrap_or_else(|error| panic!("{error}"));
+            let (disk, found) = opened.unwrap_or_else(|error| panic!("{error}"));
             for (page, may_be) in pages.iter().enumerate() {
                 let first = page * PAGE_LINES as usize;
                 let lines: Vec<u64> =
@@ -263,16 +263,12 @@ fn what_is_not_ours_or_is_damaged_is_named() {
 /// A sync that is tried again after an error reports success, and the bytes are lost.
 #[test]
 fn after_the_first_failure_nothing_is_written_or_said_to_be_there() {
-    for fault in [Fault::Write, Fault::Sync, Fault::Read] {
+    for fault in [Fault::Write, Fault::Sync] {
         let (mut disk, medium) = made();
         medium.fail(fault);
         let mut byte = [0];
-        let tried = disk
-            .write(DATA, b"x")
-            .and_then(|()| disk.read(DATA, &mut byte))
-            .and_then(|()| disk.sync())
-            .expect_err("the medium fails")
-            .to_string();
+        let tried =
+            disk.write(DATA, b"x").and_then(|()| disk.sync()).expect_err("the medium fails").to_string();
         let step = format!("{fault:?}").to_lowercase();
         assert_eq!(tried, format!("cannot {step} sectors: the disk fails"));
         let syncs = medium.syncs();
@@ -289,6 +285,14 @@ fn after_the_first_failure_nothing_is_written_or_said_to_be_there() {
         }
         assert_eq!(medium.syncs(), syncs);
     }
+    // A read that fails changes nothing: another place may be readable.
+    let (mut disk, medium) = made();
+    medium.fail(Fault::Read);
+    let mut byte = [0];
+    let failed = disk.read(DATA, &mut byte).expect_err("the medium fails").to_string();
+    assert_eq!(failed, "cannot read sectors: the disk fails");
+    disk.read(DATA, &mut byte).expect("read");
+    disk.write(DATA, b"x").expect("written");
 }
 
 #[test]
@@ -306,7 +310,7 @@ fn a_directory_keeps_an_arena_over_restarts() {
     let second = ArenaDisk::in_dir(dir.path(), SHAPE, 6).err().map(|error| error.to_string());
     assert!(second.is_some_and(|text| text.contains("a server runs on this directory already")));
     drop(disk);
-    let (mut disk, found) = ArenaDisk::in_dir(dir.path(), SHAPE, 6).expect("opened");
+    let (disk, found) = ArenaDisk::in_dir(dir.path(), SHAPE, 6).expect("opened");
     assert_eq!(found, Found { medium: 5, note: Some(Note { number: 1, ..note }) });
     let mut bytes = [0; 8];
     disk.read(DATA + 1000, &mut bytes).expect("read");

@@ -9,6 +9,7 @@ use crate::{Found, Shape};
 
 const SHAPE: Shape = Shape { group: 7, segments: 3, table: 1 };
 const STREAMS: usize = 2;
+const TERM: Term = Term::new(1, ReplicaId(0));
 const ENTRY: u64 = 192;
 
 /// A leader's arena: each stream fills a segment of its own with entries that name their version and
@@ -43,20 +44,20 @@ impl Leader {
         let (at, bytes) = (place(stream, position), entry(stream, position, self.csn));
         self.arena[at as usize..][..bytes.len()].copy_from_slice(&bytes);
         self.versions[stream].push(self.csn);
-        scribe.name_entry(stream as u16, at, ENTRY);
+        scribe.name_entry(stream, at, ENTRY);
     }
 
     fn mark(&self) -> Mark {
         let written = self.versions.iter().map(|versions| versions.len() as u64).collect();
-        Mark { stable: Csn(self.csn), ceiling: Csn(self.csn + 100), written }
+        Mark { stable: Csn(self.csn), ceiling: Csn(self.csn + 100), written, ..Mark::default() }
     }
 
-    fn batch(&self, scribe: &mut Scribe<SectorMedium>) -> Result<Batch, DiskError> {
-        scribe.batch(|at, into| into.copy_from_slice(&self.arena[at as usize..][..into.len()]))
+    fn batch(&self, scribe: &mut Scribe<SectorMedium>) -> Result<u64, DiskError> {
+        scribe.batch(true, |at, into| into.copy_from_slice(&self.arena[at as usize..][..into.len()]))
     }
 
     /// Whether the file has an entry, and its line.
-    fn has(&self, disk: &mut ArenaDisk<SectorMedium>, stream: usize, position: usize) -> bool {
+    fn has(&self, disk: &ArenaDisk<SectorMedium>, stream: usize, position: usize) -> bool {
         let mut bytes = vec![0; ENTRY as usize];
         disk.read(place(stream, position), &mut bytes).expect("read");
         disk.line(1 + stream as u32) == [9; 64]
@@ -67,7 +68,8 @@ impl Leader {
 fn scribe() -> (Scribe<SectorMedium>, SectorMedium) {
     let medium = SectorMedium::new(file_bytes(3, 1));
     let disk = ArenaDisk::create(medium.clone(), SHAPE, 1).expect("made");
-    (Scribe::new(disk, Term::new(1, ReplicaId(0)), STREAMS), medium)
+    let first = Mark { ceiling: Csn(50), written: vec![0; STREAMS], ..Mark::default() };
+    (Scribe::begin(disk, TERM, false, first).expect("begun"), medium)
 }
 
 proptest! {
@@ -83,43 +85,39 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let (mut scribe, medium) = scribe();
-        let (mut leader, mut said) = (Leader::new(), Batch::default());
-        said.floors = vec![0; STREAMS];
+        let mut leader = Leader::new();
         for step in steps {
             match step {
                 0..=3 => leader.write(usize::from(step % 2), &mut scribe),
                 4 => scribe.mark(leader.mark()),
                 _ => {
-                    let batch = leader.batch(&mut scribe).expect("written");
+                    leader.batch(&mut scribe).expect("written");
                     let all: Vec<_> = leader.versions.iter().map(|versions| versions.len() as u64).collect();
-                    prop_assert_eq!(&batch.floors, &all);
-                    said = batch;
+                    prop_assert_eq!(scribe.floors(), &all);
                 }
             }
         }
         // The last batch is cut off.
         medium.fail_after(left);
-        let last = leader.batch(&mut scribe);
-        if let Ok(batch) = &last {
-            said = batch.clone();
-        }
+        let _ = leader.batch(&mut scribe);
+        let (floors, said) = (scribe.floors(), &scribe.noted().note);
         medium.images().visit(8, seed, |image| {
             let opened = ArenaDisk::open(SectorMedium::of(image.to_vec()), SHAPE);
-            let (mut disk, Found { note, .. }) = opened.unwrap_or_else(|error| panic!("{error}"));
-            for (stream, floor) in said.floors.iter().enumerate() {
+            let (disk, Found { note, .. }) = opened.unwrap_or_else(|error| panic!("{error}"));
+            for (stream, floor) in floors.iter().enumerate() {
                 for position in 0..*floor as usize {
-                    let is_there = leader.has(&mut disk, stream, position);
+                    let is_there = leader.has(&disk, stream, position);
                     assert!(is_there, "{position} of stream {stream} was said to be there");
                 }
             }
-            let note = note.unwrap_or_default();
-            let noted = said.noted.as_ref().map_or(0, |note| note.floors.iter().sum());
-            assert!(note.floors.iter().sum::<u64>() >= noted, "an older note than was said");
+            let note = note.expect("the term began with one");
+            let is_newer = note.floors.iter().zip(&said.floors).all(|(note, said)| note >= said);
+            assert!(is_newer && note.term == TERM, "an older note than was said");
             for (stream, versions) in leader.versions.iter().enumerate() {
                 let floor = note.floors.get(stream).map_or(0, |floor| *floor as usize);
                 for (position, csn) in versions.iter().enumerate() {
                     if position < floor || *csn <= note.stable.0 {
-                        let is_there = leader.has(&mut disk, stream, position);
+                        let is_there = leader.has(&disk, stream, position);
                         assert!(is_there, "{position} of stream {stream} (csn {csn}), by {note:?}");
                     }
                 }
@@ -137,8 +135,8 @@ fn a_server_that_ends_in_order_has_noted_all_that_it_wrote() {
     scribe.mark(leader.mark());
     assert_eq!(scribe.waiting(), 5 * ENTRY);
     let arena = leader.arena.clone();
-    let note =
-        scribe.end(|at, into| into.copy_from_slice(&arena[at as usize..][..into.len()])).expect("ended");
+    scribe.end(|at, into| into.copy_from_slice(&arena[at as usize..][..into.len()])).expect("ended");
+    let note = scribe.noted().note.clone();
     assert_eq!((note.floors.as_slice(), note.stable, note.ended), (&[3, 2][..], Csn(5), true));
     let (_, found) = ArenaDisk::open(medium, SHAPE).expect("opened");
     let found = found.note.expect("a note");
@@ -151,13 +149,37 @@ fn entries_that_adjoin_are_written_together_and_a_batch_syncs_once() {
     let mut leader = Leader::new();
     (0..100).for_each(|_| leader.write(0, &mut scribe));
     let syncs = medium.syncs();
-    let batch = leader.batch(&mut scribe).expect("written");
-    assert_eq!((batch.bytes, batch.floors, batch.noted), (100 * ENTRY, vec![100, 0], None));
+    assert_eq!(leader.batch(&mut scribe).expect("written"), 100 * ENTRY);
+    assert_eq!((scribe.floors(), &scribe.noted().note.floors[..]), (&[100, 0][..], &[0, 0][..]));
     assert_eq!(medium.syncs(), syncs + 1);
-    let again = leader.batch(&mut scribe).expect("written");
-    assert_eq!((again.bytes, again.noted.map(|note| note.floors)), (0, Some(vec![100, 0])));
-    let all: Vec<_> = neighbours(vec![(0, 4), (4, 6), (5, 9), (10, 11)]).collect();
-    assert_eq!(all, [(0, 9), (10, 11)]);
+    assert!(!scribe.is_settled(), "no note says so");
+    assert_eq!(leader.batch(&mut scribe).expect("written"), 0);
+    assert_eq!(scribe.noted().note.floors, [100, 0]);
+    assert!(scribe.is_settled());
+    let joined = |all: &[[u64; 2]]| {
+        let all = all.iter().map(|&[start, end]| Stretch { start, end }).collect();
+        join(all).iter().map(|it| [it.start, it.end]).collect::<Vec<_>>()
+    };
+    let far = 9 + GAP;
+    let all = [[0, 4], [4, 6], [5, 9], [far, far + 1], [far + 5000, far + 5001]];
+    assert_eq!(joined(&all), [[0, far + 1], [far + 5000, far + 5001]]);
+    let end = SEGMENT_BYTES;
+    assert_eq!(joined(&[[end - 8, end], [end, end + 8]]).len(), 2, "of two segments");
+}
+
+#[test]
+fn a_note_covers_what_was_written_and_drawn_at_a_moment() {
+    let (mut scribe, _) = scribe();
+    let mut leader = Leader::new();
+    (0..4).for_each(|i| leader.write(i % 2, &mut scribe));
+    scribe.mark(Mark { at: Nanos(7), ..leader.mark() });
+    leader.batch(&mut scribe).expect("written");
+    assert!(!scribe.noted().covers(&[0, 0], Csn(1)), "the note of the batch is not in the file yet");
+    leader.batch(&mut scribe).expect("written");
+    assert_eq!(scribe.noted().at, Nanos(7));
+    assert!(scribe.noted().covers(&[2, 2], Csn(4)));
+    assert!(!scribe.noted().covers(&[3, 2], Csn(4)) && !scribe.noted().covers(&[2, 2], Csn(5)));
+    assert!(!scribe.noted().covers(&[2, 2, 1], Csn(4)), "a stream that it does not name");
 }
 
 #[test]

@@ -133,6 +133,12 @@ impl<M: OwnedWords> Engine<M> {
         assert_eq!(self.index.items(), values as u64, "items, after a restore");
     }
 
+    /// Draws versions above this one only: others up to it may have been drawn and lost. No client is served
+    /// yet.
+    pub fn go_on_above(&self, csn: Csn) {
+        self.go_on_from(csn.max(self.csn()));
+    }
+
     fn go_on_from(&self, csn: Csn) {
         // Release: no thread draws yet.
         self.csn.store(if Mutant::ResetCsn.is_on() { 0 } else { csn.0 }, Ordering::Release);

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use longarm_base::limits::OPERATIONS_AHEAD;
-use longarm_base::{Nanos, ReplicaId, Term, UnixMillis};
+use longarm_base::{Csn, Nanos, ReplicaId, Term, UnixMillis};
 use longarm_index::hash::SlotKind;
 use longarm_memory::Mapped;
 use longarm_store::{Collector, Work};
@@ -17,7 +17,7 @@ use crate::outcome::{Outcome, Short};
 use crate::reclaim::Relocated;
 use crate::recover::recovered::Recovered;
 use crate::session::{Recall, Sessions};
-use crate::testing::{COMING, QUARANTINE, apply, arena, engine_of, execute, named};
+use crate::testing::{COMING, QUARANTINE, TIMES, apply, arena, engine_of, execute, named};
 use crate::timestamps::Timestamps;
 use crate::worker_context::WorkerContext;
 use crate::write::PendingWrite;
@@ -347,4 +347,19 @@ proptest! {
         let report = engine.store.check();
         prop_assert!(report.is_sound(), "{:?}", report.problems);
     }
+}
+
+#[test]
+fn versions_go_on_above_those_that_a_loss_took() {
+    let (limit, arena) = (64 << 20, arena(64 << 20));
+    let engine = engine_of(Term::new(1, ReplicaId(0)), 0, SlotKind::Inline64, limit, &arena);
+    let put = Request { key: b"k", value: b"v", ..Request::new(RequestKind::Put, 0) };
+    let mut context = engine.worker_context(0);
+    let mut version =
+        |engine: &Engine<Mapped>| execute(engine, &mut context, TIMES, &put).expect("written").csn;
+    engine.go_on_above(Csn(1000));
+    assert_eq!(version(&engine), Csn(1001));
+    engine.go_on_above(Csn(5));
+    assert_eq!(version(&engine), Csn(1002), "never back");
+    assert_eq!(engine.stable_point(), Csn(1002));
 }

@@ -75,6 +75,7 @@ fn inbound_of<Q: QueuePair>(memory: ReplicaMemory, role: PeerRole) -> Inbound<Q>
         sum_key: 1,
         hash_key: 2,
         vote_store,
+        durable: None,
     };
     Inbound::new(options, TIMES, role, memory, Channel::new().expect("a channel"), Log::silent())
 }

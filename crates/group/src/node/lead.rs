@@ -18,6 +18,7 @@ use longarm_index::control::ServerState;
 use super::Node;
 use super::leader_handle::LeaderHandle;
 use crate::common::{Core, CoreOptions, Keys, Phase, TermStart};
+use crate::durable::scribe::{Begun, ScribeHandle};
 use crate::follower::SharedReleases;
 use crate::heart;
 use crate::install::{self, Tail};
@@ -78,9 +79,11 @@ impl<T: Transport> Node<T> {
         // A standby index goes by the lines, and does not know what else of its entries is gone.
         let standby = self.standby.take(&self.arena.sums, tail.whole.then_some((start.base, &cuts)));
         let unix = if Mutant::OwnCalendar.is_on() { 0 } else { start.unix };
-        let core = self.new_core(start.term, unix, standby).map_err(|error| error.to_string())?;
+        let mut core = self.new_core(start.term, unix, standby).map_err(|error| error.to_string())?;
         reach(Now::Restored);
-        self.start_term(start, tail, Arc::new(core)).map_err(|error| error.to_string())
+        let disk = self.begin_disk(start.term, &core)?;
+        core.disk = disk.as_ref().map(|begun| begun.gate.clone());
+        self.start_term(start, tail, Arc::new(core), disk).map_err(|error| error.to_string())
     }
 
     /// The options of the core of any term.
@@ -99,7 +102,7 @@ impl<T: Transport> Node<T> {
         // told.
         let promise = self.group_options.timing.promise_millis();
         let calendar = UnixMillis(if told == 0 { 0 } else { told.saturating_add(promise + 1) });
-        let start = TermStart { term, items, calendar, ages: self.told_ages() };
+        let start = TermStart { term, items, calendar, ages: self.told_ages(), ceiling: self.ceiling };
         Core::of_term(self.term_options(), self.lent.clone(), keys, start, standby)
     }
 
@@ -111,13 +114,23 @@ impl<T: Transport> Node<T> {
         })
     }
 
-    fn start_term(&mut self, start: &StartSet, tail: Tail, core: Arc<Core>) -> Result<(), StartError> {
+    fn start_term(
+        &mut self,
+        start: &StartSet,
+        tail: Tail,
+        core: Arc<Core>,
+        disk: Option<Begun>,
+    ) -> Result<(), StartError> {
         core.enter(Phase::Forming, Nanos(u64::MAX));
         let arrivals: Vec<_> = (0..self.streams()).map(|_| Arc::<Arrivals<T::Qp>>::default()).collect();
-        let replicators = arrivals
-            .iter()
-            .map(|arrivals| Replicator::new(self.arena.clone(), self.group(), arrivals.clone()));
+        let replicators = arrivals.iter().map(|arrivals| {
+            let replicator = Replicator::new(self.arena.clone(), self.group(), arrivals.clone());
+            replicator.with_disk(core.disk.clone())
+        });
         let releases = Arc::<SharedReleases>::default();
+        if disk.is_some() {
+            releases.lock().join(self.group().me());
+        }
         let term = NewTerm {
             core: core.clone(),
             replication: Replication { streams: replicators.collect(), releases: releases.clone() },
@@ -137,7 +150,9 @@ impl<T: Transport> Node<T> {
         let events = self.events.clone();
         let heart = spawn("longarm-heart", move || heart::run(&beating, group, timing, &pause, &events));
         let heart = Some(heart.inspect_err(|_| self.service.end())?);
-        self.leading = Some(LeaderHandle { term: leader_term, heart, heart_pause });
+        let me = self.group().me();
+        let scribe = disk.map(|begun| ScribeHandle::start(begun, leader_term.clone(), me)).transpose()?;
+        self.leading = Some(LeaderHandle { term: leader_term, heart, heart_pause, scribe });
         Ok(())
     }
 
@@ -172,6 +187,7 @@ impl<T: Transport> Node<T> {
         }
         let lease = leader.term.core.engine.lease();
         self.service.end();
+        self.disk = leader.scribe.take().and_then(|mut scribe| scribe.end());
         if self.transferee.is_some_and(|(term, _)| term == leader.term.term) {
             self.await_closed(&leader);
         }

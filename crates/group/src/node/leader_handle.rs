@@ -7,6 +7,7 @@ use longarm_fabric::QueuePair;
 use longarm_host::{Pause, Thread};
 use longarm_replica::Turns;
 
+use crate::durable::scribe::ScribeHandle;
 use crate::leader_term::LeaderTerm;
 use crate::pulse::Pulse;
 
@@ -15,6 +16,8 @@ pub(super) struct LeaderHandle<Q> {
     pub term: Arc<LeaderTerm<Q>>,
     pub heart: Option<Thread>,
     pub heart_pause: Arc<Pause>,
+    /// The thread of its disk, if it has one.
+    pub scribe: Option<ScribeHandle>,
 }
 
 impl<Q: QueuePair> LeaderHandle<Q> {

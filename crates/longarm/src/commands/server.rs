@@ -10,7 +10,9 @@ use std::time::Duration;
 use longarm_fabric::SetupError;
 use longarm_fabric::tcp::{Identity, Tls};
 use longarm_index::hash::SlotKind;
-use longarm_server::{Eviction, KeepUp, Notice, Pages, Server, ServerOptions, StartError};
+use longarm_server::{
+    DataOptions, DiskError, Durability, Eviction, KeepUp, Notice, Pages, Server, ServerOptions, StartError,
+};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -158,6 +160,7 @@ fn options(args: &Args, config: &Config) -> Result<ServerOptions, Failure> {
         peers: connect::peers(config)?,
         tls: tls(config)?,
         verbs: config.verbs.transport(),
+        data: data(args, config),
         arena_dir: config.arena_dir.clone(),
         log: longarm_server::Log::new(move |line| match line.notice {
             Notice::Fault => remark(&fault(line.text)),
@@ -166,6 +169,16 @@ fn options(args: &Args, config: &Config) -> Result<ServerOptions, Failure> {
         }),
         ..ServerOptions::default()
     })
+}
+
+/// Where a server of its own keeps its data. A node of a cluster keeps promises there.
+fn data(args: &Args, config: &Config) -> Option<DataOptions> {
+    let dir = config.data.clone().filter(|_| config.cluster.is_none())?;
+    let durability = match config.durability {
+        config::Durability::Async => Durability::Async { window: config.loss_window },
+        config::Durability::Sync => Durability::Sync,
+    };
+    Some(DataOptions { dir, durability, accept_damage: args.accept_damage })
 }
 
 fn tls(config: &Config) -> Result<Option<Tls>, Failure> {
@@ -261,7 +274,13 @@ fn start_failure(error: &StartError) -> Failure {
             failure.hint("`longarm doctor` shows the memory and huge pages of this machine")
         }
         StartError::Index { .. } => failure.hint("raise --memory or lower --expected-items"),
-        StartError::Directory { .. } => failure.hint("--arena-dir wants a directory without an arena in it"),
+        StartError::Directory { .. } => {
+            failure.hint("--data wants a directory of its own, and --arena-dir one without an arena in it")
+        }
+        StartError::Disk(DiskError::Damaged { .. }) => failure.hint(
+            "--accept-damage starts without what is damaged; a copy of the directory, made first, keeps it",
+        ),
+        StartError::Disk(_) => failure.hint("`longarm doctor --data DIR` says what the disk can do"),
         _ => failure.hint("`longarm doctor` shows the limits of this machine"),
     }
 }

@@ -22,7 +22,9 @@ use serde_json::{Value, json};
 pub use longarm_cluster::units;
 
 use settings::{SETTINGS, Setting};
-pub use values::{Config, Eviction, Given, Host, HugePages, Log, Origin, Rdma, Slot, Standby, Tls};
+pub use values::{
+    Config, Durability, Eviction, Given, Host, HugePages, Log, Origin, Rdma, Slot, Standby, Tls,
+};
 
 impl Config {
     /// All settings as a TOML document that loads to the same values; comments say where each came from.

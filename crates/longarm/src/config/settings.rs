@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde_json::{Value, json};
 
 use super::units::{parse_duration, parse_size, show_duration, show_size};
-use super::{Config, Eviction, HugePages, Log, Slot, Standby};
+use super::{Config, Durability, Eviction, HugePages, Log, Slot, Standby};
 
 /// The commands that take a setting as a flag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -167,6 +167,35 @@ pub static SETTINGS: &[Setting] = &[
         ..server("spin_us", "MICROSECONDS", "The longest time that an idle thread polls before it sleeps")
     },
     Setting {
+        set: |c, v| one(v, |text| path(text).map(|p| c.data = p)),
+        show: |c| show_path(&c.data),
+        ..server(
+            "data",
+            "DIR",
+            "Keep the data in this directory, and go on from it when started anew; of a cluster's node: \
+             what its replicas promised, by default FILE.node-N beside the cluster's file",
+        )
+    },
+    Setting {
+        set: |c, v| one(v, |text| text.parse().map(|durability| c.durability = durability)),
+        show: |c| json!(c.durability.name()),
+        ..server(
+            "durability",
+            "async|sync",
+            "With --data: acknowledge a write when it is in memory, or when it is on disk",
+        )
+    },
+    Setting {
+        set: |c, v| one(v, |text| parse_duration(text).map(|d| c.loss_window = d)),
+        show: |c| json!(show_duration(c.loss_window)),
+        ..server(
+            "loss_window",
+            "DURATION",
+            "With --data and async: a loss of power loses the writes of this time at most; while the disk \
+             is further behind, no write is taken",
+        )
+    },
+    Setting {
         set: |c, v| one(v, |text| path(text).map(|p| c.arena_dir = p)),
         show: |c| show_path(&c.arena_dir),
         ..server(
@@ -324,5 +353,6 @@ macro_rules! choice {
 choice!(HugePages, "auto" => Auto, "on" => On, "off" => Off);
 choice!(Eviction, "none" => None, "lru" => Lru);
 choice!(Log, "error" => Error, "warn" => Warn, "info" => Info, "debug" => Debug);
+choice!(Durability, "async" => Async, "sync" => Sync);
 choice!(Standby, "idle" => Idle, "always" => Always);
 choice!(Slot, "64" => Inline64, "16" => Pointer16);

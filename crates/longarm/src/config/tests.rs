@@ -34,6 +34,9 @@ fn the_defaults_are_the_documented_ones() {
         "standby_index = \"idle\" # default",
         "ring_bytes = \"256KiB\" # default",
         "spin_us = 50 # default",
+        "# data is not set # default",
+        "durability = \"async\" # default",
+        "loss_window = \"100ms\" # default",
         "# arena_dir is not set # default",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
@@ -75,7 +78,8 @@ fn every_setting_can_be_set_and_shown() {
         let value = match setting.key {
             "address" => "tcp://127.0.0.1:9",
             "memory" | "ring_bytes" => "512KiB",
-            "lease" | "timeout" => "77ms",
+            "lease" | "timeout" | "loss_window" => "77ms",
+            "durability" => "sync",
             "slot" => "16",
             "hugepages" => "on",
             "eviction" => "lru",

@@ -57,6 +57,15 @@ pub enum Standby {
     Always,
 }
 
+/// When a write is acknowledged, where data is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Durability {
+    /// When it is in memory; the disk follows within a bound.
+    Async,
+    /// When it is on disk.
+    Sync,
+}
+
 /// How much is said on stderr. Each level adds to the levels before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Log {
@@ -142,6 +151,12 @@ pub struct Config {
     pub ring_bytes: u64,
     /// Microseconds for which an idle thread polls before it sleeps, at most.
     pub spin_us: u64,
+    /// Directory in which a server keeps its data, if any; in a cluster, what its replicas promised.
+    pub data: Option<PathBuf>,
+    /// When a write is acknowledged, where data is kept.
+    pub durability: Durability,
+    /// The time within which the writes were taken that a loss of power loses, at most.
+    pub loss_window: Duration,
     /// Directory of plain-file backing, if any.
     pub arena_dir: Option<PathBuf>,
     /// File of the shared secret, if any.
@@ -231,12 +246,13 @@ const MEMORY_A_WORKER: u64 = 64 << 20;
 impl Config {
     /// The workers of a server on a machine with so many cores, if their number is not set: one a core, up to
     /// a few. A node of a cluster has one for all its groups, or one a group, and a server with an ordered
-    /// index has one: each worker is a stream that is replicated, and followed, by itself, and the writes of
-    /// fewer streams travel together.
+    /// index or a data directory has one: each worker is a stream that is replicated, and followed, by
+    /// itself, and the writes of fewer streams travel together.
     pub fn workers_of(&self, cores: usize) -> usize {
         let by_memory = usize::try_from(self.memory / MEMORY_A_WORKER).unwrap_or(usize::MAX);
         let alone = cores.min(WORKERS_AUTO).min(by_memory).max(1);
-        self.workers.unwrap_or(if self.cluster.is_some() || self.ordered { 1 } else { alone })
+        let is_replica = self.cluster.is_some() || self.ordered || self.data.is_some();
+        self.workers.unwrap_or(if is_replica { 1 } else { alone })
     }
 
     /// The settings if no layer states a value.
@@ -256,6 +272,9 @@ impl Config {
             max_clients: limits::CLIENTS,
             ring_bytes: 256 << 10,
             spin_us: 50,
+            data: None,
+            durability: Durability::Async,
+            loss_window: Duration::from_millis(100),
             arena_dir: None,
             secret_file: None,
             peer_secret_file: None,

@@ -2,6 +2,7 @@
 //! messages.
 
 mod crowd;
+mod data;
 mod exactly_once;
 mod harness;
 mod life;

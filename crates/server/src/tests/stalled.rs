@@ -50,6 +50,7 @@ impl Leader {
             items: 0,
             calendar: UnixMillis(0),
             ages: ToldAges::default(),
+            ceiling: Csn::NONE,
         };
         let keys = Keys { sum: SUM_KEY, hash: 5 };
         let core = Core::of_term(options.core(), lent, keys, start, None).expect("a leader");

@@ -16,7 +16,9 @@ mod tests;
 
 pub use layout::{Lane, SegmentState};
 pub use owner::{forget, freed_line};
-pub use reader::{ArenaGeometry, Line, LineError, claim_number, line_bytes, replica_line, run_length};
+pub use reader::{
+    ArenaGeometry, Line, LineError, claim_number, line_bytes, replica_line, room_length, run_length,
+};
 pub use verify::{ArenaReport, SegmentReport, verify, verify_with};
 
 pub(crate) use found::{extent, read_table};

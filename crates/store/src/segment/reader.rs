@@ -286,6 +286,13 @@ pub fn run_length<M: OwnedWords>(memory: &M, segment: u32) -> u32 {
     if word as u32 == 0 { (word >> 32) as u32 } else { 1 }
 }
 
+/// Bytes of a room of the segment, as the owner of its line wrote them; `None` if it is a run, which has one
+/// entry.
+pub fn room_length<M: OwnedWords>(memory: &M, segment: u32) -> Option<u32> {
+    let stride = memory.load(layout::line_at(segment) + layout::STRIDE) as u32;
+    (stride != 0).then_some(stride)
+}
+
 pub(super) fn read_words(memory: &dyn Words, segment: u32) -> [u64; 8] {
     words_of(&line_bytes(memory, segment))
 }

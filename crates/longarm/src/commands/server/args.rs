@@ -1,7 +1,5 @@
 //! The arguments of `longarm server`.
 
-use std::path::PathBuf;
-
 use crate::config::flags::ServerSettings;
 
 /// The arguments of `longarm server`.
@@ -31,10 +29,9 @@ pub struct Args {
     #[arg(long)]
     pub join: bool,
 
-    /// Of a cluster: directory for what the node's replicas promised, which they must find again when it
-    /// starts anew; by default FILE.node-N beside the cluster's file
-    #[arg(long, value_name = "DIR")]
-    pub data: Option<PathBuf>,
+    /// With --data: start although acknowledged entries are damaged, without them
+    #[arg(long, requires = "data")]
+    pub accept_damage: bool,
 
     /// Stop when stdin ends: for a process that starts a server of its own and must not leave it behind
     #[arg(long)]

@@ -28,7 +28,6 @@ impl Node {
         let Some(path) = &config.cluster else {
             let given = match args {
                 Args { node: Some(_), .. } => "--node",
-                Args { data: Some(_), .. } => "--data",
                 Args { join: true, .. } => "--join",
                 _ => return Ok(None),
             };
@@ -59,7 +58,7 @@ impl Node {
             )
             .hint("--tls-server-ca names the authority that signed the certificates of the others"));
         }
-        let dir = args.data.clone().unwrap_or_else(|| beside(path, number));
+        let dir = config.data.clone().unwrap_or_else(|| beside(path, number));
         Ok(Some(Node { cluster, at, joins: args.join, dir }))
     }
 
@@ -100,6 +99,7 @@ impl Node {
             sum_key: group.sum_key,
             hash_key: group.hash_key,
             vote_store: Arc::new(vote_store),
+            durable: None,
         })
     }
 

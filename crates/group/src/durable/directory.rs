@@ -1,0 +1,196 @@
+//! A directory with all that a server of its own keeps: who it is, what it promised, and its arena.
+
+use std::fs::{File, OpenOptions, rename};
+use std::io::{Error, ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longarm_base::Term;
+use longarm_disk::{ArenaDisk, DiskError, Found, Shape};
+use longarm_host::random;
+use longarm_memory::SumKey;
+use rustix::fs::FlockOperation;
+
+use crate::durable::options::{DiskSource, ReplicaDisk};
+use crate::options::StartError;
+use crate::vote_store::{FileVoteStore, VoteStore, make_dir};
+
+/// The name of the file that says whose directory it is.
+const IDENTITY: &str = "identity";
+/// The key of its checksum, which guards against damage, not against people.
+const SUM_KEY: u64 = 0x6964_656E_7469_7479;
+
+/// Who a server is: the same in each of its lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Identity {
+    /// The number of its group.
+    pub id: u64,
+    /// The key of the checksums.
+    pub sum_key: u64,
+    /// The key of the hashes.
+    pub hash_key: u64,
+}
+
+impl Identity {
+    /// `longarm-data 1 ID SUM_KEY HASH_KEY CHECKSUM`, numbers in hexadecimal, and a line's end.
+    fn text(&self) -> String {
+        let body = format!("longarm-data 1 {:016x} {:016x} {:016x}", self.id, self.sum_key, self.hash_key);
+        let sum = SumKey::new(SUM_KEY).sum(0, body.as_bytes());
+        format!("{body} {sum:016x}\n")
+    }
+
+    fn parse(text: &str) -> Option<Identity> {
+        let words: Vec<_> = text.trim_end().split(' ').collect();
+        let ["longarm-data", "1", id, sum_key, hash_key, _] = words[..] else { return None };
+        let number = |word| u64::from_str_radix(word, 16).ok();
+        let identity = Identity { id: number(id)?, sum_key: number(sum_key)?, hash_key: number(hash_key)? };
+        (identity.text() == text).then_some(identity)
+    }
+}
+
+/// A directory that this process alone uses.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    dir: PathBuf,
+    pub identity: Identity,
+    medium: u64,
+    /// Its lock keeps other processes out.
+    _identity: File,
+}
+
+impl Directory {
+    /// The directory of a server that ran on it before, or an empty one, which may have to be made.
+    pub fn open(dir: &Path) -> Result<Directory, StartError> {
+        let wrong = |text: String| StartError::Directory { dir: dir.display().to_string(), text };
+        let failed = |step: &str, error: Error| wrong(format!("cannot {step}: {error}"));
+        make_dir(dir).map_err(|error| failed("make it", error))?;
+        let path = dir.join(IDENTITY);
+        let [id, sum_key, hash_key, medium] =
+            random().map_err(|e| StartError::Os("draw random numbers", e))?;
+        if !path.exists() {
+            let mut files = dir.read_dir().map_err(|error| failed("read it", error))?;
+            let is_ours = |name: &std::ffi::OsStr| name == "identity.new" || name == "lost+found";
+            let foreign = files.find_map(|file| {
+                let name = file.ok()?.file_name();
+                (!is_ours(&name)).then(|| name.to_string_lossy().into_owned())
+            });
+            if let Some(name) = foreign {
+                return Err(wrong(format!(
+                    "it holds `{name}` and no `{IDENTITY}`, so no server of its own kept its data there: \
+                     name the directory of one, or an empty one"
+                )));
+            }
+            // Zero names no group.
+            let identity = Identity { id: id.max(1), sum_key, hash_key };
+            make(dir, &identity).map_err(|error| failed("write to it", error))?;
+        }
+        let mut file = File::open(&path).map_err(|error| failed("read its `identity`", error))?;
+        lock(&file).map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => wrong("it is in use by another process: a server runs on it".into()),
+            _ => failed("lock it", error),
+        })?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(|error| failed("read its `identity`", error))?;
+        let Some(identity) = Identity::parse(&text) else {
+            let text = "its `identity` is damaged, and without the keys in it nothing that the server kept \
+                        can be read: restore that file"
+                .to_string();
+            return Err(wrong(text));
+        };
+        Ok(Directory { dir: dir.into(), identity, medium, _identity: file })
+    }
+
+    /// What the server promised.
+    pub fn vote_store(&self) -> Result<Arc<FileVoteStore>, StartError> {
+        let failed = |e| StartError::Os("keep promises in the data directory", e);
+        FileVoteStore::open(&self.dir).map(Arc::new).map_err(failed)
+    }
+
+    /// The highest term that the server promised.
+    fn promised(&self) -> std::io::Result<Term> {
+        Ok(FileVoteStore::open(&self.dir)?.load()?.map_or(Term::ZERO, |promise| promise.term))
+    }
+}
+
+impl DiskSource for Directory {
+    fn open(&self, shape: Shape) -> Result<(ReplicaDisk, Found), DiskError> {
+        let arena = self.dir.join("arena");
+        // A server promises before it first leads, and has its file before that.
+        if !arena.exists() && self.promised().map_or(true, |term| term > Term::ZERO) {
+            return Err(DiskError::Missing { path: arena });
+        }
+        let (disk, found) = ArenaDisk::in_dir(&self.dir, shape, self.medium)?;
+        Ok((disk.boxed(), found))
+    }
+}
+
+/// Makes the file, which appears at once, and whole.
+fn make(dir: &Path, identity: &Identity) -> std::io::Result<()> {
+    let fresh = dir.join("identity.new");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+    file.write_all(identity.text().as_bytes())?;
+    file.sync_all()?;
+    rename(&fresh, dir.join(IDENTITY))?;
+    File::open(dir)?.sync_all()
+}
+
+fn lock(file: &File) -> std::io::Result<()> {
+    Ok(rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    const SHAPE: Shape = Shape { group: 1, segments: 4, table: 1 };
+
+    fn text(opened: Result<Directory, StartError>) -> String {
+        opened.expect_err("it is refused").to_string()
+    }
+
+    #[test]
+    fn a_server_is_the_same_in_each_of_its_lives_and_alone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let at = dir.path().join("not").join("there");
+        let first = Directory::open(&at).expect("made");
+        assert!(text(Directory::open(&at)).contains("in use by another process"));
+        let (identity, shape) = (first.identity, Shape { group: first.identity.id, ..SHAPE });
+        first.open(shape).expect("made");
+        drop(first);
+        let again = Directory::open(&at).expect("opened");
+        assert_eq!(again.identity, identity);
+        again.open(shape).expect("opened");
+        for file in ["identity", "arena"] {
+            let mode = at.join(file).metadata().expect("there").permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{file}");
+        }
+        let other = Directory::open(&dir.path().join("other")).expect("made");
+        assert_ne!(other.identity.id, identity.id);
+        assert!(again.open(Shape { segments: 9, ..shape }).is_err(), "of another size");
+    }
+
+    #[test]
+    fn what_is_no_data_directory_or_lacks_a_part_is_refused_and_left_alone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| dir.path().join(name);
+        std::fs::write(path("thesis.tex"), "years of work").expect("written");
+        let foreign = text(Directory::open(dir.path()));
+        assert!(foreign.contains("`thesis.tex`") && foreign.contains("an empty one"), "{foreign}");
+        std::fs::remove_file(path("thesis.tex")).expect("removed");
+        let made = Directory::open(dir.path()).expect("made");
+        let shape = Shape { group: made.identity.id, ..SHAPE };
+        made.open(shape).expect("made");
+        let promise = crate::Promise { term: Term::new(1, longarm_base::ReplicaId(0)), ..Default::default() };
+        made.vote_store().expect("a store").store(&promise).expect("stored");
+        std::fs::remove_file(path("arena")).expect("removed");
+        let lost = made.open(shape).map(|_| ()).expect_err("it is refused").to_string();
+        assert!(lost.contains("is missing") && lost.contains("backup"), "{lost}");
+        drop(made);
+        let bytes = std::fs::read_to_string(path("identity")).expect("read");
+        std::fs::write(path("identity"), bytes.replace(" 1 ", " 2 ")).expect("written");
+        assert!(text(Directory::open(dir.path())).contains("is damaged"));
+    }
+}

@@ -1,0 +1,288 @@
+//! What the scribe of a leader's disk and the threads of the term share.
+//!
+//! (1) In `sync` mode a position counts as this replica's own once it is in the file
+//!     ([`DiskGate::own`]): nothing is applied, shown or acknowledged before (D1).
+//! (2) In `async` mode a write is taken only while the time since the newest note's moment is within the
+//!     window (D2). The scribe moves that time on; if the disk stands still, writes stop by themselves.
+//! (3) No version is drawn beyond the ceiling that a note has (D3).
+//! (4) The places of the last positions alone can be found. So a stream waits while the scribe is far behind.
+//! (5) After an error of the disk no write is taken any more (D7).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+
+use longarm_base::{Csn, Nanos};
+use longarm_host::{Mutex, Pause};
+use longarm_store::progress::layout::DIRECTORY;
+
+use super::options::Durability;
+use crate::stats::DiskStats;
+
+/// Positions of a stream that the scribe may be behind before the stream waits. The maintenance thread looks
+/// once a pass, which writes less than what is left of the directory.
+const BEHIND_MAX: u64 = DIRECTORY * 3 / 4;
+/// Positions of a stream behind which the scribe is woken.
+const HURRY: u64 = DIRECTORY / 4;
+/// Versions below the ceiling that all threads together may draw between a look and the next.
+const DRAWN_AT_ONCE: u64 = 1 << 16;
+/// Syncs of which the durations are remembered.
+const REMEMBERED: usize = 1024;
+
+/// How far the disk is with one stream.
+#[derive(Debug, Default)]
+struct StreamCells {
+    /// The scribe has found all positions below.
+    taken: AtomicU64,
+    /// All positions below are in the file.
+    floor: AtomicU64,
+}
+
+/// What the scribe's figures are made of.
+#[derive(Debug, Default)]
+struct Figures {
+    syncs: u64,
+    bytes: u64,
+    /// The last durations of syncs, in microseconds.
+    last: Vec<u32>,
+    failed: Option<String>,
+}
+
+/// How far a leader's disk is.
+#[derive(Debug)]
+pub struct DiskGate {
+    durability: Durability,
+    streams: Vec<StreamCells>,
+    /// Writes are taken until then.
+    open_until: AtomicU64,
+    ceiling: AtomicU64,
+    failed: AtomicBool,
+    /// The scribe sleeps, or is about to.
+    asleep: AtomicBool,
+    /// Where it sleeps.
+    pub(crate) news: Arc<Pause>,
+    figures: Mutex<Figures>,
+}
+
+impl DiskGate {
+    /// The gate of a term with so many streams, whose versions may be drawn up to the ceiling that is noted.
+    pub(crate) fn new(durability: Durability, streams: usize, ceiling: Csn) -> DiskGate {
+        DiskGate {
+            durability,
+            streams: (0..streams).map(|_| StreamCells::default()).collect(),
+            open_until: AtomicU64::new(0),
+            ceiling: AtomicU64::new(ceiling.0),
+            failed: AtomicBool::new(false),
+            asleep: AtomicBool::new(false),
+            news: Arc::default(),
+            figures: Mutex::default(),
+        }
+    }
+
+    /// What an acknowledged write outlives.
+    pub fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    /// Whether a stream that has written so many positions may take another write, when so many versions are
+    /// drawn.
+    #[inline]
+    pub fn takes_writes(&self, stream: usize, written: u64, csn: Csn, now: Nanos) -> bool {
+        // Relaxed: limits that move by themselves; a thread that sees an older one waits a little longer.
+        let taken = self.streams[stream].taken.load(Ordering::Relaxed);
+        // Relaxed: as above.
+        let ceiling = self.ceiling.load(Ordering::Relaxed);
+        // Relaxed: as above.
+        let open = self.is_sync() || now.0 <= self.open_until.load(Ordering::Relaxed);
+        open && written.saturating_sub(taken) < BEHIND_MAX
+            && csn.0 + DRAWN_AT_ONCE <= ceiling
+            && !self.has_failed()
+    }
+
+    /// Whether the disk failed.
+    #[inline]
+    pub fn has_failed(&self) -> bool {
+        // Relaxed: whoever sees it late answers as if the failure had come later.
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    fn is_sync(&self) -> bool {
+        self.durability == Durability::Sync
+    }
+
+    /// How many of a stream's written positions count as this replica's.
+    #[inline]
+    pub(crate) fn own(&self, stream: usize, written: u64) -> u64 {
+        match self.durability {
+            Durability::Async { .. } => written,
+            // Acquire: pairs with `set_floors`.
+            Durability::Sync => self.streams[stream].floor.load(Ordering::Acquire).min(written),
+        }
+    }
+
+    /// A stream has written more. Wakes the scribe if it sleeps and ought not to.
+    #[inline]
+    pub(crate) fn wrote(&self, stream: usize, written: u64) {
+        if !self.is_wanted(stream, written) {
+            return;
+        }
+        // SeqCst: either this sees that the scribe sleeps, or the scribe sees what is written; pairs with
+        // `may_sleep`.
+        fence(Ordering::SeqCst);
+        // Relaxed: ordered by the fence.
+        if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
+            self.news.poke();
+        }
+    }
+
+    /// Whether the scribe ought not to sleep when a stream has written so much.
+    fn is_wanted(&self, stream: usize, written: u64) -> bool {
+        // Relaxed: only the scribe writes it, and looks again before it sleeps.
+        let behind = written.saturating_sub(self.streams[stream].taken.load(Ordering::Relaxed));
+        if self.is_sync() { behind > 0 } else { behind >= HURRY }
+    }
+
+    /// Whether the scribe may sleep now, if the streams have written what `written` says when it is called.
+    pub(crate) fn may_sleep(&self, written: impl Fn(usize) -> u64) -> bool {
+        // Relaxed: ordered by the fence.
+        self.asleep.store(true, Ordering::Relaxed);
+        // SeqCst: pairs with `wrote`.
+        fence(Ordering::SeqCst);
+        let wanted = (0..self.streams.len()).any(|stream| self.is_wanted(stream, written(stream)));
+        if wanted {
+            self.awake();
+        }
+        !wanted
+    }
+
+    /// The scribe does not sleep any more.
+    pub(crate) fn awake(&self) {
+        // Relaxed: a poke too many does no harm.
+        self.asleep.store(false, Ordering::Relaxed);
+    }
+
+    /// The scribe has found all positions of a stream below.
+    pub(crate) fn set_taken(&self, stream: usize, below: u64) {
+        // Relaxed: a limit; what the stream may write over, the scribe has copied before.
+        self.streams[stream].taken.store(below, Ordering::Relaxed);
+    }
+
+    /// All positions below these are in the file.
+    pub(crate) fn set_floors(&self, floors: &[u64]) {
+        for (cells, floor) in self.streams.iter().zip(floors) {
+            // Release: they are on disk; pairs with `own`.
+            cells.floor.store(*floor, Ordering::Release);
+        }
+    }
+
+    /// A note is in the file that allows versions up to `ceiling`; writes may be taken until `open_until`.
+    pub(crate) fn open(&self, open_until: Nanos, ceiling: Csn) {
+        // Relaxed: limits that publish nothing.
+        self.open_until.store(open_until.0, Ordering::Relaxed);
+        // Relaxed: as above.
+        self.ceiling.store(ceiling.0, Ordering::Relaxed);
+    }
+
+    /// The disk failed: nothing is taken or acknowledged any more.
+    pub(crate) fn fail(&self, why: String) {
+        self.figures.lock().failed = Some(why);
+        // Relaxed: as in `has_failed`.
+        self.failed.store(true, Ordering::Relaxed);
+    }
+
+    /// Counts a batch of so many bytes, whose writes and sync took so long.
+    pub(crate) fn count(&self, bytes: u64, took: Nanos) {
+        let mut figures = self.figures.lock();
+        let at = figures.syncs as usize % REMEMBERED;
+        let us = u32::try_from(took.0 / 1000).unwrap_or(u32::MAX);
+        figures.syncs += 1;
+        figures.bytes += bytes;
+        match figures.last.get_mut(at) {
+            Some(last) => *last = us,
+            None => figures.last.push(us),
+        }
+    }
+
+    /// The figures, for people.
+    pub fn stats(&self) -> DiskStats {
+        let figures = self.figures.lock();
+        let mut last = figures.last.clone();
+        last.sort_unstable();
+        let at = |percent: usize| last.get((last.len() * percent / 100).min(last.len().max(1) - 1)).copied();
+        let window_ms = match self.durability {
+            Durability::Async { window } => Some(window.as_millis() as u64),
+            Durability::Sync => None,
+        };
+        DiskStats {
+            durability: self.durability.name(),
+            window_ms,
+            syncs: figures.syncs,
+            bytes: figures.bytes,
+            sync_us_p50: at(50).unwrap_or(0),
+            sync_us_p99: at(99).unwrap_or(0),
+            sync_us_max: at(100).unwrap_or(0),
+            failed: figures.failed.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const WINDOW: Durability = Durability::Async { window: Duration::from_millis(100) };
+
+    #[test]
+    fn writes_are_taken_within_the_window_and_below_the_ceiling_and_while_the_scribe_keeps_up() {
+        let gate = DiskGate::new(WINDOW, 2, Csn(1 << 20));
+        let takes = |written, csn, now| gate.takes_writes(1, written, Csn(csn), Nanos(now));
+        assert!(!takes(0, 0, 1), "nothing is noted yet");
+        gate.open(Nanos(50), Csn(1 << 20));
+        assert!(takes(0, 0, 50) && !takes(0, 0, 51));
+        assert!(takes(0, (1 << 20) - DRAWN_AT_ONCE, 50) && !takes(0, (1 << 20) - DRAWN_AT_ONCE + 1, 50));
+        assert!(takes(BEHIND_MAX - 1, 0, 50) && !takes(BEHIND_MAX, 0, 50));
+        gate.set_taken(1, 1);
+        assert!(takes(BEHIND_MAX, 0, 50));
+        gate.fail("it burns".into());
+        assert!(!takes(0, 0, 50) && gate.has_failed());
+        assert_eq!(gate.stats().failed.as_deref(), Some("it burns"));
+    }
+
+    #[test]
+    fn a_position_is_this_replicas_own_when_its_mode_says_so() {
+        let gate = |durability| DiskGate::new(durability, 1, Csn(9));
+        let (sync, loose) = (gate(Durability::Sync), gate(WINDOW));
+        assert_eq!((sync.own(0, 5), loose.own(0, 5)), (0, 5));
+        sync.set_floors(&[3]);
+        assert_eq!((sync.own(0, 5), sync.own(0, 2)), (3, 2));
+    }
+
+    #[test]
+    fn a_scribe_sleeps_only_when_nothing_waits_and_is_woken_once() {
+        let gate = DiskGate::new(Durability::Sync, 1, Csn(9));
+        assert!(!gate.may_sleep(|_| 1), "something is written already");
+        assert!(gate.may_sleep(|_| 0));
+        gate.wrote(0, 1);
+        assert!(gate.news.sleep_unless_poked(Duration::from_secs(60)), "it is woken");
+        gate.set_taken(0, 1);
+        let loose = DiskGate::new(WINDOW, 1, Csn(9));
+        assert!(loose.may_sleep(|_| HURRY - 1));
+        loose.wrote(0, HURRY - 1);
+        assert!(!loose.news.sleep_unless_poked(Duration::from_millis(1)), "it has time");
+        loose.wrote(0, HURRY);
+        assert!(loose.news.sleep_unless_poked(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn figures_are_of_the_last_syncs() {
+        let gate = DiskGate::new(WINDOW, 1, Csn(9));
+        assert_eq!(gate.stats().sync_us_p99, 0);
+        for us in 0..2000 {
+            gate.count(10, Nanos(us * 1000));
+        }
+        let stats = gate.stats();
+        assert_eq!((stats.syncs, stats.bytes, stats.window_ms), (2000, 20_000, Some(100)));
+        assert_eq!((stats.sync_us_max, stats.sync_us_p50), (1999, 976 + 512));
+    }
+}

@@ -1,0 +1,52 @@
+//! What a replica starts with: an arena, empty or with what its disk has.
+
+use longarm_base::{Csn, Term};
+use longarm_disk::Note;
+use longarm_memory::{Mapped, OwnedWords, SumKey};
+use longarm_replica::page;
+use longarm_wire::STREAMS_MAX;
+
+use crate::checked_arena::CheckedArena;
+use crate::durable::load::load;
+use crate::durable::options::ReplicaDisk;
+use crate::log::Log;
+use crate::options::{GroupOptions, StartError};
+
+/// What a replica found on its disk.
+#[derive(Default)]
+pub(crate) struct Kept {
+    /// The disk, if it has one.
+    pub disk: Option<ReplicaDisk>,
+    /// The term whose start set and streams are in the memory now.
+    pub sync: Option<Term>,
+    /// No version up to this one is drawn again.
+    pub ceiling: Csn,
+}
+
+/// Lays out the arena in fresh memory; with what is on the replica's disk, if it has one.
+pub(crate) fn arena(
+    memory: &Mapped,
+    page: &Mapped,
+    options: &GroupOptions,
+    log: &Log,
+) -> Result<(CheckedArena<Mapped>, Kept), StartError> {
+    let arena = CheckedArena { memory: memory.clone(), sums: SumKey::new(options.sum_key) };
+    longarm_store::format(&arena.memory, &arena.sums)?;
+    let Some(durable) = &options.durable else { return Ok((arena, Kept::default())) };
+    let loaded = load(&arena, durable, options.id, log)?;
+    // Without a note nothing was ever acknowledged: the empty memory is all that there was.
+    let note = loaded.note.unwrap_or_default();
+    tell_page(page, &note);
+    Ok((arena, Kept { disk: Some(loaded.disk), sync: Some(note.term), ceiling: note.ceiling }))
+}
+
+/// Notes in the page of a replica what its disk says, as if a leader had told it.
+fn tell_page(page: &Mapped, note: &Note) {
+    for (stream, floor) in note.floors.iter().take(STREAMS_MAX).enumerate() {
+        page.store(page::floor_at(stream), *floor);
+    }
+    for (at, word) in [(page::ITEMS, note.items), (page::UNIX, note.unix), (page::RECLAIMED, note.reclaimed)]
+    {
+        page.store(at, word);
+    }
+}

@@ -1,0 +1,50 @@
+//! How durable a group is, and where a replica's arena is kept.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longarm_disk::{ArenaDisk, DiskError, Found, Medium, Shape};
+
+/// What an acknowledged write outlives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Durability {
+    /// A write is acknowledged when it is in memory. A loss of power, or of the process, loses the last
+    /// writes alone, and those were all taken within this time: while the disk is further behind, no write is
+    /// taken.
+    Async {
+        /// The time.
+        window: Duration,
+    },
+    /// A write is acknowledged, and readers see it, when it is on disk.
+    Sync,
+}
+
+impl Durability {
+    /// Its name in settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Durability::Async { .. } => "async",
+            Durability::Sync => "sync",
+        }
+    }
+}
+
+/// The file of a replica's arena, on whatever medium.
+pub type ReplicaDisk = ArenaDisk<Box<dyn Medium>>;
+
+/// Where the file of a replica's arena is.
+pub trait DiskSource: Send + Sync {
+    /// The file: as it is, or made anew if the replica never had one.
+    fn open(&self, shape: Shape) -> Result<(ReplicaDisk, Found), DiskError>;
+}
+
+/// The disk of a replica.
+#[derive(Clone)]
+pub struct Durable {
+    /// What an acknowledged write outlives.
+    pub durability: Durability,
+    /// Where the arena is kept.
+    pub disk: Arc<dyn DiskSource>,
+    /// Whether to start without what is damaged.
+    pub accept_damage: bool,
+}

@@ -1,0 +1,274 @@
+//! The scribe: the thread that keeps the disk of a leader behind its memory.
+//!
+//! (1) In `async` mode it writes a batch a quarter of the window, or sooner if much is written; in `sync`
+//!     mode whenever there is something, so that all writes of a batch's time share the next sync.
+//! (2) The disk is one more party that must let go of a segment before it is used again, as followers are: it
+//!     does so when a note covers what had been written when it was asked, and the freed line is in the file
+//!     (D5). The versions drawn by then count, too: a cut must not lie below what made the segment needless.
+//! (3) After an error it ends, and the gate stays shut.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longarm_base::{Csn, Nanos, ReplicaId, Term};
+use longarm_disk::{DiskError, Mark, Medium, Scribe};
+use longarm_host::{Mutex, Thread, now};
+use longarm_memory::Words;
+use longarm_store::segment::{freed_line, replica_line, run_length};
+
+use crate::checked_arena::CheckedArena;
+use crate::common::Core;
+use crate::durable::feed::Feed;
+use crate::durable::gate::DiskGate;
+use crate::durable::options::{Durability, ReplicaDisk};
+use crate::leader_term::LeaderTerm;
+use crate::options::StartError;
+use crate::threads::spawn;
+
+/// Versions that a note allows beyond those that are drawn.
+const CEILING: u64 = 1 << 20;
+/// Batches in a window.
+const BATCHES: u32 = 4;
+/// The longest time between two batches in `async` mode.
+const EVERY_MAX: Duration = Duration::from_millis(25);
+/// The time between two notes in `sync` mode: they bound what a restart looks at, and when segments are free.
+const NOTE_EVERY: Nanos = Nanos::from_millis(20);
+/// The longest sleep in `sync` mode.
+const IDLE: Duration = Duration::from_millis(100);
+
+type DiskWriter = Scribe<Box<dyn Medium>>;
+
+/// A disk that is ready for a term, and the gate of its streams.
+pub(crate) struct Begun {
+    scribe: DiskWriter,
+    pub gate: Arc<DiskGate>,
+}
+
+/// Gives the file all that a term begins with. `core` is over the start set, and nobody serves from it yet.
+pub(crate) fn begin(
+    mut disk: ReplicaDisk,
+    durability: Durability,
+    term: Term,
+    core: &Core,
+) -> Result<Begun, DiskError> {
+    let (memory, sums) = (core.engine.store.memory(), core.engine.store.sums());
+    for segment in disk.shape().table..disk.shape().segments {
+        let line = replica_line(memory, sums, segment).expect("nobody changes it");
+        disk.set_line(segment, &line);
+    }
+    let first = moment(core, 0);
+    let (ceiling, streams) = (first.ceiling, first.written.len());
+    let gate = Arc::new(DiskGate::new(durability, streams, ceiling));
+    let scribe = Scribe::begin(disk, term, durability == Durability::Sync, first)?;
+    if let Durability::Async { window } = durability {
+        gate.open(now() + nanos(window), ceiling);
+    }
+    Ok(Begun { scribe, gate })
+}
+
+/// A moment of the leader; the stable point first.
+fn moment(core: &Core, reclaimed: u64) -> Mark {
+    let at = now();
+    let stable = core.engine.stable_point();
+    Mark {
+        at,
+        stable,
+        ceiling: Csn(core.engine.csn().0 + CEILING),
+        unix: core.timestamps().unix.0,
+        items: core.engine.index.items(),
+        reclaimed,
+        written: core.engine.progress().iter().map(|stream| stream.written()).collect(),
+    }
+}
+
+fn nanos(time: Duration) -> Nanos {
+    Nanos(time.as_nanos() as u64)
+}
+
+/// The thread of a term's scribe.
+pub(crate) struct ScribeHandle {
+    gate: Arc<DiskGate>,
+    thread: Option<Thread>,
+    disk: Arc<Mutex<Option<ReplicaDisk>>>,
+}
+
+impl ScribeHandle {
+    /// Starts the scribe of a term that this replica leads.
+    pub fn start<Q: Send + 'static>(
+        begun: Begun,
+        leader: Arc<LeaderTerm<Q>>,
+        me: ReplicaId,
+    ) -> Result<ScribeHandle, StartError> {
+        let Begun { scribe, gate } = begun;
+        let engine = &leader.core.engine;
+        let arena = CheckedArena { memory: engine.store.memory().clone(), sums: engine.store.sums().clone() };
+        let progress = leader.core.lent.progress.as_ref().expect("a leader's streams say how far they are");
+        let (streams, segments) = (engine.progress().len(), scribe.disk().shape().segments);
+        let feed = Feed::new(arena.clone(), progress.memory().clone(), streams, segments);
+        let disk = Arc::<Mutex<Option<ReplicaDisk>>>::default();
+        let (kept, shared) = (disk.clone(), gate.clone());
+        let writing = Writing {
+            leader,
+            me,
+            arena,
+            gate: shared,
+            scribe,
+            feed,
+            seen: (Csn::NONE, Vec::new()),
+            reclaimed: 0,
+            noted: now(),
+        };
+        let thread = Some(spawn("longarm-scribe", move || *kept.lock() = Some(writing.run()))?);
+        Ok(ScribeHandle { gate, thread, disk })
+    }
+
+    /// Has it write all that there is, and end: nothing is written to the arena any more. Returns the disk.
+    pub fn end(&mut self) -> Option<ReplicaDisk> {
+        self.gate.news.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        self.disk.lock().take()
+    }
+}
+
+/// The scribe's state.
+struct Writing<Q> {
+    leader: Arc<LeaderTerm<Q>>,
+    me: ReplicaId,
+    arena: CheckedArena<longarm_memory::Mapped>,
+    gate: Arc<DiskGate>,
+    scribe: DiskWriter,
+    feed: Feed,
+    /// The stable point and the positions of the last mark.
+    seen: (Csn, Vec<u64>),
+    /// Segments that the disk has let go of.
+    reclaimed: u64,
+    /// When a note was last written.
+    noted: Nanos,
+}
+
+impl<Q> Writing<Q> {
+    fn run(mut self) -> ReplicaDisk {
+        loop {
+            let stopped = self.gate.news.is_stopped();
+            let outcome = if stopped { self.end() } else { self.round() };
+            if let Err(error) = outcome {
+                let core = &self.leader.core;
+                core.log(&format!("{error}. No write is taken any more; what is in memory can be read"));
+                self.gate.fail(error.to_string());
+                return self.scribe.into_disk();
+            }
+            if stopped {
+                return self.scribe.into_disk();
+            }
+            self.rest();
+        }
+    }
+
+    /// Takes what is new, and has it written.
+    fn round(&mut self) -> Result<(), DiskError> {
+        let looked = self.look();
+        let (freeing, told) = self.asked();
+        let is_sync = self.gate.durability() == Durability::Sync;
+        let with_note = !is_sync || looked.since(self.noted) >= NOTE_EVERY || self.awaits_release();
+        if !self.scribe.is_settled() && (self.scribe.has_named() || with_note) {
+            self.batch(with_note)?;
+        }
+        self.open(looked);
+        if !freeing.is_empty() {
+            // The freed lines are in the file now.
+            self.reclaimed = told;
+            self.leader.releases.lock().let_go(self.me, &freeing);
+            self.leader.core.engine.relief.poke();
+        }
+        Ok(())
+    }
+
+    /// Marks the moment if anything happened since the last one, and names what was written. When it looked.
+    fn look(&mut self) -> Nanos {
+        let mark = moment(&self.leader.core, self.reclaimed);
+        let looked = mark.at;
+        if (mark.stable, &mark.written) != (self.seen.0, &self.seen.1) {
+            self.seen = (mark.stable, mark.written.clone());
+            self.scribe.mark(mark);
+        }
+        for (stream, &written) in self.seen.1.iter().enumerate() {
+            self.feed.take(stream, written, &mut self.scribe);
+            self.gate.set_taken(stream, self.feed.taken()[stream]);
+        }
+        looked
+    }
+
+    fn batch(&mut self, with_note: bool) -> Result<(), DiskError> {
+        let (begun, before) = (now(), self.scribe.floors().to_vec());
+        let memory = &self.arena.memory;
+        let bytes = self.scribe.batch(with_note, |at, into| memory.copy_out(at, into))?;
+        self.gate.count(bytes, now().since(begun));
+        if with_note {
+            self.noted = begun;
+        }
+        self.gate.set_floors(self.scribe.floors());
+        if self.gate.durability() == Durability::Sync {
+            let floors = self.scribe.floors().iter().zip(&before);
+            let moved = self.leader.streams.iter().zip(floors).filter(|(_, (floor, before))| floor > before);
+            moved.for_each(|(stream, _)| stream.waker.wake());
+        }
+        Ok(())
+    }
+
+    /// Lets writes be taken for a window from the moment on that the note covers.
+    fn open(&self, looked: Nanos) {
+        let noted = self.scribe.noted();
+        // All that was written before the look is noted.
+        let covered = if self.scribe.is_settled() { looked } else { noted.at };
+        if let Durability::Async { window } = self.gate.durability() {
+            self.gate.open(covered + nanos(window), noted.note.ceiling);
+        } else {
+            self.gate.open(Nanos(u64::MAX), noted.note.ceiling);
+        }
+    }
+
+    /// Names the lines of segments that the disk may let go of. Which ones, and of how many it was told then.
+    fn asked(&mut self) -> (Vec<u32>, u64) {
+        let noted = self.scribe.noted();
+        let asked = self.leader.releases.lock().asked(self.me, |written, csn| noted.covers(written, csn));
+        let CheckedArena { memory, sums } = &self.arena;
+        let stable = self.leader.core.engine.store.stable();
+        for &segment in &asked.segments {
+            for line in segment..segment + run_length(memory, segment) {
+                self.scribe.name_line(line, &freed_line(memory, sums, line, stable));
+            }
+        }
+        (asked.segments, asked.told)
+    }
+
+    /// Whether a segment waits for this disk.
+    fn awaits_release(&self) -> bool {
+        !self.leader.releases.lock().is_done(self.me)
+    }
+
+    /// Sleeps until there is something to do.
+    fn rest(&mut self) {
+        let every = match self.gate.durability() {
+            Durability::Async { window } => (window / BATCHES).min(EVERY_MAX),
+            Durability::Sync if self.scribe.is_settled() => IDLE,
+            Durability::Sync => Duration::from_nanos(NOTE_EVERY.0),
+        };
+        let progress = self.leader.core.engine.progress();
+        if self.gate.may_sleep(|stream| progress[stream].written()) {
+            self.gate.news.sleep_unless_poked(every);
+            self.gate.awake();
+        }
+    }
+
+    /// Writes all that there is, and a note that the leader ended in order.
+    fn end(&mut self) -> Result<(), DiskError> {
+        self.look();
+        // Nobody draws a version any more.
+        let last = moment(&self.leader.core, self.reclaimed);
+        self.scribe.mark(Mark { ceiling: self.leader.core.engine.csn(), ..last });
+        let memory = &self.arena.memory;
+        self.scribe.end(|at, into| memory.copy_out(at, into))
+    }
+}

@@ -1,0 +1,195 @@
+//! A leader's arena, what a scribe has of it, and what the next life of the replica finds.
+
+use std::sync::Arc;
+
+use longarm_base::{Csn, ReplicaId, Term};
+use longarm_disk::layout::{file_bytes, segments_at};
+use longarm_disk::{ArenaDisk, DiskError, Found, Mark, Medium, Scribe, SectorMedium, Shape};
+use longarm_engine::testing::{TIMES, arena, engine_of, execute, sums};
+use longarm_engine::{Engine, WorkerContext};
+use longarm_index::hash::SlotKind;
+use longarm_memory::{Mapped, Words};
+use longarm_store::object::layout::SUM;
+use longarm_store::segment::replica_line;
+use longarm_wire::{Request, RequestKind};
+
+use super::load::{Loaded, load};
+use super::options::{DiskSource, Durability, Durable, ReplicaDisk};
+use crate::checked_arena::CheckedArena;
+use crate::log::Log;
+use crate::options::StartError;
+
+const LIMIT: u64 = 16 << 20;
+const TERM: Term = Term::new(3, ReplicaId(0));
+
+/// A disk that stays when its replica ends.
+struct Kept(SectorMedium, Shape);
+
+impl DiskSource for Kept {
+    fn open(&self, shape: Shape) -> Result<(ReplicaDisk, Found), DiskError> {
+        assert_eq!(shape, self.1);
+        ArenaDisk::open(self.0.clone(), shape).map(|(disk, found)| (disk.boxed(), found))
+    }
+}
+
+/// A leader with a stream, all of which is named to a scribe.
+struct Leader {
+    arena: Mapped,
+    engine: Engine<Mapped>,
+    scribe: Scribe<SectorMedium>,
+    medium: SectorMedium,
+    shape: Shape,
+    /// Where each position is.
+    places: Vec<u64>,
+    context: WorkerContext<Mapped>,
+}
+
+impl Leader {
+    fn new(sync: bool) -> Leader {
+        let arena = arena(LIMIT);
+        let shape = Shape { group: 1, segments: (arena.bytes() >> 20) as u32, table: 1 };
+        let medium = SectorMedium::new(file_bytes(shape.segments.into(), 1));
+        let disk = ArenaDisk::create(medium.clone(), shape, 1).expect("made");
+        let first = Mark { ceiling: Csn(1 << 20), written: vec![0; 2], ..Mark::default() };
+        let scribe = Scribe::begin(disk, TERM, sync, first).expect("begun");
+        let engine = engine_of(TERM, 0, SlotKind::Inline64, LIMIT, &arena);
+        let context = engine.worker_context(0);
+        Leader { arena, engine, scribe, medium, shape, places: Vec::new(), context }
+    }
+
+    /// Writes a key, and names it; a large value has a run of its own.
+    fn put(&mut self, key: &[u8], len: usize) {
+        let value = vec![key[0]; len];
+        let put = Request { key, value: &value, ..Request::new(RequestKind::Put, 0) };
+        execute(&self.engine, &mut self.context, TIMES, &put).expect("written");
+        let (place, _) = longarm_engine::testing::named(&self.engine, key);
+        for segment in 1..self.shape.segments {
+            let line = replica_line(&self.arena, &sums(), segment).expect("nobody changes it");
+            self.scribe.name_line(segment, &line);
+        }
+        self.scribe.name_entry(0, place.offset, u64::from(place.len).next_multiple_of(8));
+        self.places.push(place.offset);
+    }
+
+    fn batch(&mut self) {
+        let csn = self.engine.csn();
+        let written = vec![self.places.len() as u64, 0];
+        self.scribe.mark(Mark { stable: csn, ceiling: Csn(csn.0 + 9), written, ..Mark::default() });
+        let arena = self.arena.clone();
+        self.scribe.batch(true, |at, into| arena.copy_out(at, into)).expect("written");
+    }
+
+    /// What the next life finds, and does.
+    fn load(&self, accept_damage: bool) -> Result<(CheckedArena<Mapped>, Loaded), StartError> {
+        load_from(self.medium.clone(), self.shape, accept_damage)
+    }
+
+    /// The keys that a next life would find, in their order.
+    fn keys(&self) -> Vec<Vec<u8>> {
+        let mut bytes = vec![0; self.medium.bytes() as usize];
+        self.medium.read(0, &mut bytes).expect("read");
+        let (arena, _) = load_from(SectorMedium::of(bytes), self.shape, false).expect("loaded");
+        keys(&arena)
+    }
+
+    /// Changes a byte of the entry at a position in the file.
+    fn damage(&mut self, position: usize) {
+        let at = segments_at(self.shape.segments.into()) + self.places[position] + 50 - (1 << 20);
+        let mut byte = [0];
+        self.medium.read(at, &mut byte).expect("read");
+        self.medium.write(at, &[byte[0] ^ 4]).expect("written");
+        self.medium.sync().expect("synced");
+    }
+}
+
+fn load_from(
+    medium: SectorMedium,
+    shape: Shape,
+    accept_damage: bool,
+) -> Result<(CheckedArena<Mapped>, Loaded), StartError> {
+    let fresh = CheckedArena { memory: arena(LIMIT), sums: sums() };
+    let (durability, disk) = (Durability::Sync, Arc::new(Kept(medium, shape)));
+    let loaded = load(&fresh, &Durable { durability, disk, accept_damage }, 1, &Log::silent())?;
+    Ok((fresh, loaded))
+}
+
+fn keys(arena: &CheckedArena<Mapped>) -> Vec<Vec<u8>> {
+    let mut keys = Vec::new();
+    let all = longarm_store::entries(&arena.memory, &sums(), &mut |_, entry| keys.push(entry.key.to_vec()));
+    all.expect("a header");
+    keys.sort();
+    keys
+}
+
+#[test]
+fn what_the_note_covers_comes_back_and_what_was_written_since_does_not() {
+    let mut leader = Leader::new(false);
+    leader.put(b"a", 100);
+    leader.put(b"large", 3 << 20);
+    leader.batch();
+    leader.batch();
+    leader.put(b"late", 100);
+    leader.batch();
+    assert_eq!(leader.keys(), [&b"a"[..], b"large"], "the note of the last entry is not in the file");
+    leader.batch();
+    assert_eq!(leader.keys(), [&b"a"[..], b"large", b"late"]);
+}
+
+#[test]
+fn in_sync_mode_what_is_in_the_file_comes_back_also_behind_the_note() {
+    let mut leader = Leader::new(true);
+    leader.put(b"a", 100);
+    leader.batch();
+    leader.put(b"b", 100);
+    leader.put(b"c", 100);
+    leader.batch();
+    assert_eq!(leader.keys(), [b"a", b"b", b"c"]);
+    // The second one was cut off, so nobody heard of the third.
+    leader.damage(1);
+    assert_eq!(leader.keys(), [b"a"]);
+}
+
+#[test]
+fn what_was_cut_off_is_void_in_the_file_before_the_next_note() {
+    let mut leader = Leader::new(false);
+    leader.put(b"a", 100);
+    leader.batch();
+    leader.batch();
+    leader.put(b"b", 100);
+    leader.batch();
+    let (arena, Loaded { disk, note }) = leader.load(false).expect("loaded");
+    assert_eq!(keys(&arena), [b"a"]);
+    let (place, note) = (leader.places[1], note.expect("a note"));
+    let mut sum = [9; 8];
+    disk.read(place + SUM, &mut sum).expect("read");
+    assert_eq!((arena.memory.load(place + SUM), u64::from_le_bytes(sum)), (0, 0));
+    // The next term begins, with versions above all that may have been drawn, and its power is lost, too.
+    let term = Term::new(4, ReplicaId(0));
+    let first = Mark { stable: note.ceiling, ceiling: Csn(note.ceiling.0 + 100), ..Mark::default() };
+    Scribe::begin(disk, term, false, Mark { written: vec![0; 2], ..first }).expect("begun");
+    assert_eq!(leader.keys(), [b"a"], "what was lost does not come back by a younger note");
+}
+
+#[test]
+fn damage_is_named_and_given_up_only_when_that_is_asked_for() {
+    let mut leader = Leader::new(false);
+    [b"a", b"b", b"c"].iter().for_each(|key| leader.put(*key, 100));
+    leader.batch();
+    leader.batch();
+    leader.damage(1);
+    let error = leader.load(false).map(|_| ()).expect_err("it is refused").to_string();
+    let place = format!("{:#x}", leader.places[1]);
+    assert!(error.contains("1 entries that were acknowledged") && error.contains(&place), "{error}");
+    let (arena, _) = leader.load(true).expect("loaded");
+    assert_eq!(keys(&arena), [b"a", b"c"]);
+}
+
+#[test]
+fn a_file_without_a_note_holds_nothing_that_anybody_heard_of() {
+    let arena = arena(LIMIT);
+    let shape = Shape { group: 1, segments: (arena.bytes() >> 20) as u32, table: 1 };
+    let medium = SectorMedium::new(file_bytes(shape.segments.into(), 1));
+    ArenaDisk::create(medium.clone(), shape, 1).expect("made");
+    let (_, loaded) = load_from(medium, shape, false).expect("loaded");
+    assert_eq!(loaded.note, None);
+}
