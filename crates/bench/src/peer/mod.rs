@@ -37,14 +37,21 @@ pub enum PeerKind {
     Memcached,
     /// `redis-server` with two replicas; a write counts when one of them has it
     RedisGroup,
+    /// `redis-server` whose log is on disk before it answers a write
+    RedisFsync,
     /// Three `etcd`
     EtcdGroup,
 }
 
 impl PeerKind {
     /// All kinds.
-    pub const ALL: [PeerKind; 4] =
-        [PeerKind::Redis, PeerKind::Memcached, PeerKind::RedisGroup, PeerKind::EtcdGroup];
+    pub const ALL: [PeerKind; 5] = [
+        PeerKind::Redis,
+        PeerKind::Memcached,
+        PeerKind::RedisGroup,
+        PeerKind::RedisFsync,
+        PeerKind::EtcdGroup,
+    ];
 
     /// The kind called `name`.
     pub fn named(name: &str) -> Option<PeerKind> {
@@ -57,13 +64,14 @@ impl PeerKind {
             PeerKind::Redis => "redis",
             PeerKind::Memcached => "memcached",
             PeerKind::RedisGroup => "redis-group",
+            PeerKind::RedisFsync => "redis-fsync",
             PeerKind::EtcdGroup => "etcd-group",
         }
     }
 
     const fn program(self) -> &'static str {
         match self {
-            PeerKind::Redis | PeerKind::RedisGroup => "redis-server",
+            PeerKind::Redis | PeerKind::RedisGroup | PeerKind::RedisFsync => "redis-server",
             PeerKind::Memcached => "memcached",
             PeerKind::EtcdGroup => "etcd",
         }
@@ -72,7 +80,7 @@ impl PeerKind {
     /// The language that it speaks.
     pub const fn protocol(self) -> Protocol {
         match self {
-            PeerKind::Redis | PeerKind::RedisGroup => Protocol::Redis,
+            PeerKind::Redis | PeerKind::RedisGroup | PeerKind::RedisFsync => Protocol::Redis,
             PeerKind::Memcached => Protocol::Memcached,
             PeerKind::EtcdGroup => Protocol::Etcd,
         }
@@ -81,7 +89,7 @@ impl PeerKind {
     /// Debian's package of it, and the service that it starts.
     const fn package(self) -> (&'static str, &'static str) {
         match self {
-            PeerKind::Redis | PeerKind::RedisGroup => ("redis-server", "redis-server"),
+            PeerKind::Redis | PeerKind::RedisGroup | PeerKind::RedisFsync => ("redis-server", "redis-server"),
             PeerKind::Memcached => ("memcached", "memcached"),
             PeerKind::EtcdGroup => ("etcd-server", "etcd"),
         }
@@ -90,7 +98,7 @@ impl PeerKind {
     /// How many processes it is.
     pub const fn processes(self) -> usize {
         match self {
-            PeerKind::Redis | PeerKind::Memcached => 1,
+            PeerKind::Redis | PeerKind::RedisFsync | PeerKind::Memcached => 1,
             PeerKind::RedisGroup | PeerKind::EtcdGroup => GROUP,
         }
     }
@@ -116,6 +124,7 @@ fn orders(kind: PeerKind, options: &PeerOptions, scratch: &Scratch) -> Result<Or
     match kind {
         PeerKind::Redis => redis::alone(options),
         PeerKind::RedisGroup => redis::group(options),
+        PeerKind::RedisFsync => redis::synced(options, scratch),
         PeerKind::Memcached => memcached::alone(options),
         PeerKind::EtcdGroup => etcd::group(options, scratch),
     }
@@ -141,7 +150,8 @@ impl Peer {
         let program = kind.find()?;
         let mut last = String::new();
         for _ in 0..PORTS_TRIED {
-            let scratch = Scratch::new()?;
+            let on_disk = options.data.as_deref().filter(|_| kind == PeerKind::RedisFsync);
+            let scratch = Scratch::new(on_disk)?;
             let Orders { url, arguments, settings } = orders(kind, options, &scratch)?;
             let asks = factory(url.clone());
             let start = |(number, arguments): (usize, Vec<String>)| {

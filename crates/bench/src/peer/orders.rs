@@ -1,6 +1,7 @@
 //! What the processes of a peer are told, and what every kind of peer says it with.
 
 use std::net::TcpListener;
+use std::path::PathBuf;
 
 use crate::url::Url;
 
@@ -18,11 +19,13 @@ pub struct PeerOptions {
     pub clients: usize,
     /// Largest value that it must take, in bytes.
     pub value_max: usize,
+    /// A directory on the disk to which servers that keep their data write it.
+    pub data: Option<PathBuf>,
 }
 
 impl Default for PeerOptions {
     fn default() -> PeerOptions {
-        PeerOptions { memory: 4 << 30, threads: None, clients: 4096, value_max: 1 << 20 }
+        PeerOptions { memory: 4 << 30, threads: None, clients: 4096, value_max: 1 << 20, data: None }
     }
 }
 

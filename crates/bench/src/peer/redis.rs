@@ -1,12 +1,27 @@
-//! Redis, alone and with replicas, without persistence.
+//! Redis, alone and with replicas without persistence, and alone with a log on disk.
 
 use super::orders::{GROUP, Orders, PeerOptions, free_ports, words};
+use super::scratch::Scratch;
 use crate::url::{Address, Protocol, Url};
 
 /// One server.
 pub(super) fn alone(options: &PeerOptions) -> Result<Orders, String> {
     let [port] = free_ports()?;
     Ok(Orders { url: url(port, 0), arguments: vec![arguments(options, port)], settings: settings() })
+}
+
+/// One server that answers a write when its log is on disk.
+pub(super) fn synced(options: &PeerOptions, scratch: &Scratch) -> Result<Orders, String> {
+    if scratch.is_in_memory() {
+        return Err("it is to write to a disk: name a directory there with --data DIR".into());
+    }
+    let [port] = free_ports()?;
+    let dir = scratch.path().display().to_string();
+    let mut arguments = arguments(options, port);
+    // The last word counts.
+    arguments.extend(words(["--appendonly", "yes", "--appendfsync", "always", "--dir", &dir]));
+    let settings = vec![("durability".into(), "disk (appendonly yes, appendfsync always)".into())];
+    Ok(Orders { url: url(port, 0), arguments: vec![arguments], settings })
 }
 
 /// A primary and its replicas; a write counts when one of them has it, as in a group of three whose majority

@@ -1,4 +1,5 @@
-//! A directory for what servers write, in memory where the machine has such a file system.
+//! A directory for what servers write: on a disk that is named, or in memory where the machine has such a file
+//! system.
 //!
 //! It is gone when this process is, however that ends: what lies in memory must not stay there. Somebody has
 //! to see to it who outlives us, which is a shell that waits for the end of a pipe.
@@ -21,14 +22,15 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes one that only this user may enter.
-    pub fn new() -> Result<Scratch, String> {
+    /// Makes one that only this user may enter: in this directory, or else in memory.
+    pub fn new(on_disk: Option<&Path>) -> Result<Scratch, String> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         // Relaxed: only the number itself matters.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("longarm-peer-{}-{number}", std::process::id());
         let memory = PathBuf::from(MEMORY);
-        let base = if memory.is_dir() { memory } else { std::env::temp_dir() };
+        let base = on_disk.map(Path::to_path_buf);
+        let base = base.unwrap_or_else(|| if memory.is_dir() { memory } else { std::env::temp_dir() });
         let path = base.join(name);
         let wrong = |e: std::io::Error| format!("cannot make {} for a server: {e}", path.display());
         DirBuilder::new().mode(0o700).create(&path).map_err(wrong)?;

@@ -37,7 +37,7 @@ fn ports_are_different() {
 
 #[test]
 fn a_scratch_directory_goes_with_its_owner() {
-    let scratch = Scratch::new().expect("a directory");
+    let scratch = Scratch::new(None).expect("a directory");
     let path = scratch.path().to_path_buf();
     std::fs::write(path.join("file"), b"x").expect("written");
     drop(scratch);
@@ -46,7 +46,7 @@ fn a_scratch_directory_goes_with_its_owner() {
 
 #[test]
 fn a_scratch_directory_goes_when_its_owner_is_killed() {
-    let mut scratch = Scratch::new().expect("a directory");
+    let mut scratch = Scratch::new(None).expect("a directory");
     let path = scratch.path().to_path_buf();
     std::fs::write(path.join("file"), b"x").expect("written");
     // What the kernel does to a process that is killed: its end of the pipe is closed.
@@ -56,7 +56,7 @@ fn a_scratch_directory_goes_when_its_owner_is_killed() {
 
 #[test]
 fn a_server_that_ends_says_why() {
-    let scratch = Scratch::new().expect("a directory");
+    let scratch = Scratch::new(None).expect("a directory");
     let said = scratch.path().join("said");
     let arguments = words(["-c", "echo one; echo two >&2; exit 3"]);
     let mut process = Process::start(Path::new("/bin/sh"), &arguments, &said).expect("a shell");

@@ -122,7 +122,7 @@ impl DiskGate {
     /// A stream has written more. Wakes the scribe if it sleeps and ought not to.
     #[inline]
     pub(crate) fn wrote(&self, stream: usize, written: u64) {
-        if !self.is_wanted(stream, written) {
+        if !self.wants(stream, written) {
             return;
         }
         // SeqCst: either this sees that the scribe sleeps, or the scribe sees what is written; pairs with
@@ -134,8 +134,13 @@ impl DiskGate {
         }
     }
 
-    /// Whether the scribe ought not to sleep when a stream has written so much.
-    fn is_wanted(&self, stream: usize, written: u64) -> bool {
+    /// Whether the scribe ought not to sleep, if the streams have written what `written` says.
+    pub(crate) fn is_wanted(&self, written: impl Fn(usize) -> u64) -> bool {
+        (0..self.streams.len()).any(|stream| self.wants(stream, written(stream)))
+    }
+
+    /// Whether it ought not to sleep when a stream has written so much.
+    fn wants(&self, stream: usize, written: u64) -> bool {
         // Relaxed: only the scribe writes it, and looks again before it sleeps.
         let behind = written.saturating_sub(self.streams[stream].taken.load(Ordering::Relaxed));
         if self.is_sync() { behind > 0 } else { behind >= HURRY }
@@ -147,7 +152,7 @@ impl DiskGate {
         self.asleep.store(true, Ordering::Relaxed);
         // SeqCst: pairs with `wrote`.
         fence(Ordering::SeqCst);
-        let wanted = (0..self.streams.len()).any(|stream| self.is_wanted(stream, written(stream)));
+        let wanted = self.is_wanted(written);
         if wanted {
             self.awake();
         }

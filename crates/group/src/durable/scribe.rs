@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use longarm_base::{Csn, Nanos, ReplicaId, Term};
 use longarm_disk::{DiskError, Mark, Medium, Scribe};
-use longarm_host::{Mutex, Thread, now};
+use longarm_host::{AdaptiveSpin, Mutex, Thread, now};
 use longarm_memory::Words;
 use longarm_store::segment::{freed_line, replica_line, run_length};
 
@@ -33,6 +33,8 @@ const BATCHES: u32 = 4;
 const EVERY_MAX: Duration = Duration::from_millis(25);
 /// The time between two notes in `sync` mode: they bound what a restart looks at, and when segments are free.
 const NOTE_EVERY: Nanos = Nanos::from_millis(20);
+/// How long it looks for more before it sleeps in `sync` mode, at most.
+const SPIN: Nanos = Nanos::from_micros(50);
 /// The longest sleep in `sync` mode.
 const IDLE: Duration = Duration::from_millis(100);
 
@@ -117,6 +119,7 @@ impl ScribeHandle {
             seen: (Csn::NONE, Vec::new()),
             reclaimed: 0,
             noted: now(),
+            spin: AdaptiveSpin::new(SPIN),
         };
         let thread = Some(spawn("longarm-scribe", move || *kept.lock() = Some(writing.run()))?);
         Ok(ScribeHandle { gate, thread, disk })
@@ -146,6 +149,7 @@ struct Writing<Q> {
     reclaimed: u64,
     /// When a note was last written.
     noted: Nanos,
+    spin: AdaptiveSpin,
 }
 
 impl<Q> Writing<Q> {
@@ -256,6 +260,13 @@ impl<Q> Writing<Q> {
             Durability::Sync => Duration::from_nanos(NOTE_EVERY.0),
         };
         let progress = self.leader.core.engine.progress();
+        if self.gate.durability() == Durability::Sync {
+            // Whoever had an answer mostly asks again soon.
+            let wanted = || self.gate.is_wanted(|stream| progress[stream].written());
+            if self.spin.look(now(), Nanos(0), true, wanted) {
+                return;
+            }
+        }
         if self.gate.may_sleep(|stream| progress[stream].written()) {
             self.gate.news.sleep_unless_poked(every);
             self.gate.awake();

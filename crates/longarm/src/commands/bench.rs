@@ -113,6 +113,7 @@ fn targets(args: &Args, plan: &Plan, config: &Config) -> Result<Vec<Box<dyn Targ
         threads: None,
         clients: plan.connections_max(),
         value_max,
+        data: config.data.clone(),
     };
     let ordered = plan.lengths().is_some();
     let options = TargetOptions { peer, ordered, ..TargetOptions::default() };

@@ -167,8 +167,8 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=9))]
     pub replicas: Option<u8>,
 
-    /// Run the same against these: redis, memcached, redis-group (a primary and two replicas, WAIT 1 after
-    /// each PUT or batch) and etcd-group (three, data in memory), which are started here; redis://host:port,
+    /// Run the same against these: redis, memcached, redis-fsync (its log is on disk, under --data, before it
+    /// answers a write), redis-group (a primary and two replicas, WAIT 1 after each PUT or batch) and etcd-group (three, data in memory), which are started here; redis://host:port,
     /// with ?wait=N for WAIT N, memcached://host:port, etcd://host:port; the address of another Longarm; or
     /// floor, a map in the client's own process. Scans of Redis are ZRANGE BYLEX of a sorted set that has all
     /// keys, then MGET

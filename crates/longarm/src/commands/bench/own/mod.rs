@@ -5,6 +5,7 @@ mod group;
 mod process;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -150,6 +151,9 @@ pub fn memory_for(plan: &Plan, transport: Transport, replicas: u8) -> u64 {
 pub struct OwnServer {
     place: Place,
     arguments: Vec<String>,
+    /// Where the servers keep their data, if they do: each of them in a directory of its own, as long as it
+    /// runs.
+    data: Option<PathBuf>,
     client: ClientSetup,
     running: Mutex<Running>,
     /// Whether a client connected since the servers started.
@@ -161,6 +165,7 @@ struct Running {
     factory: LongarmFactory,
     // Dropped after the processes that are in it.
     _directory: Directory,
+    _data: Option<Directory>,
 }
 
 impl OwnServer {
@@ -175,8 +180,9 @@ impl OwnServer {
         let place = Place::of(transport, replicas, args, config)?;
         let arguments = arguments(config, plan, transport, replicas);
         let client = ClientSetup::of(config, args)?;
-        let running = Mutex::new(Running::start(place, &arguments, &client)?);
-        Ok(OwnServer { place, arguments, client, running, used: AtomicBool::new(false) })
+        let data = config.data.clone();
+        let running = Mutex::new(Running::start(place, &arguments, data.as_deref(), &client)?);
+        Ok(OwnServer { place, arguments, data, client, running, used: AtomicBool::new(false) })
     }
 
     fn factory<R>(&self, act: impl FnOnce(&LongarmFactory) -> R) -> R {
@@ -210,7 +216,7 @@ impl TargetFactory for OwnServer {
         }
         let mut running = self.running.lock().expect("no holder of this lock panics");
         running.stop();
-        let next = Running::start(self.place, &self.arguments, &self.client);
+        let next = Running::start(self.place, &self.arguments, self.data.as_deref(), &self.client);
         *running = next.map_err(|failure| TargetError::Lost(failure.message))?;
         Ok(true)
     }
@@ -219,8 +225,8 @@ impl TargetFactory for OwnServer {
 /// Makes the flags that all servers get: settings that are stated anywhere, and memory for the plan.
 fn arguments(config: &Config, plan: &Plan, transport: Transport, replicas: u8) -> Vec<String> {
     let mut words = vec!["server".to_string()];
-    // The servers have addresses of their own, which name their device, too.
-    let ours = |key: &str| ["address", "cluster", "verbs.device"].contains(&key);
+    // The servers have addresses of their own, which name their device, too, and directories of their own.
+    let ours = |key: &str| ["address", "cluster", "data", "verbs.device"].contains(&key);
     for setting in SETTINGS.iter().filter(|setting| !ours(setting.key)) {
         if config.origin(setting.key) == Origin::Default {
             continue;
@@ -248,15 +254,23 @@ fn arguments(config: &Config, plan: &Plan, transport: Transport, replicas: u8) -
 }
 
 impl Running {
-    fn start(place: Place, arguments: &[String], client: &ClientSetup) -> Result<Running, Failure> {
+    fn start(
+        place: Place,
+        arguments: &[String],
+        data: Option<&Path>,
+        client: &ClientSetup,
+    ) -> Result<Running, Failure> {
         let mut last = String::new();
         for _ in 0..PORTS_TRIED {
             let directory = Directory::new()?;
             let servers = place.servers(&directory)?;
-            let start = |own: &Vec<String>| Process::spawn(&directory, &[arguments, own].concat());
+            let data = data.map(Directory::new_in).transpose()?;
+            let kept = data.iter().flat_map(|data| ["--data".into(), data.path().display().to_string()]);
+            let arguments: Vec<String> = arguments.iter().cloned().chain(kept).collect();
+            let start = |own: &Vec<String>| Process::spawn(&directory, &[&arguments[..], own].concat());
             let processes = servers.arguments.iter().map(start).collect::<Result<Vec<_>, _>>()?;
             let factory = servers.factory(place.label(), client);
-            let mut running = Running { processes, factory, _directory: directory };
+            let mut running = Running { processes, factory, _directory: directory, _data: data };
             match running.wait_until_ready() {
                 Ok(()) => return Ok(running),
                 Err(why) => last = why,

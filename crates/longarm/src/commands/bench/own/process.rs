@@ -92,12 +92,17 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Makes a directory.
+    /// Makes a directory among the temporary files.
     pub fn new() -> Result<Directory, Failure> {
+        Directory::new_in(&std::env::temp_dir())
+    }
+
+    /// Makes a directory in another one.
+    pub fn new_in(base: &Path) -> Result<Directory, Failure> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         // Relaxed: only the number itself matters.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("longarm-bench-{}-{number}", std::process::id()));
+        let path = base.join(format!("longarm-bench-{}-{number}", std::process::id()));
         let made = fs::DirBuilder::new().mode(0o700).create(&path);
         made.map_err(|e| Failure::io("create", &path, &e))?;
         Ok(Directory { path, files: AtomicU32::new(0) })
