@@ -8,8 +8,9 @@
 //! it, up to `limits::TABLES_MAX`. Keys that a larger table would not part do not make it grow: see
 //! `spill.rs`.
 
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use longarm_base::limits::{PAIR_SLOTS_MAX, TABLES_MAX};
 use longarm_base::{Csn, Mutant, Nanos};
@@ -29,6 +30,10 @@ const QUADRUPLE_BELOW: u64 = 1 << 20;
 const GROWS_FROM: u64 = 4;
 /// Pairs that a writer without room moves at a time.
 const HELP_PAIRS: u64 = 256;
+
+/// Bytes for which one thread takes memory at a time, and the most threads.
+const PART: u64 = 32 << 20;
+const THREADS_MAX: usize = 8;
 
 /// What a step of the background move found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,10 +91,27 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         // Relaxed: who takes a block twice does no harm.
         let from = live.populated.fetch_max(until, Ordering::Relaxed);
         if from < until {
-            let taken = self.memory.populate(live.table.base + from, until - from);
-            // Relaxed: a figure for people.
-            live.huge.fetch_add(taken, Ordering::Relaxed);
+            let base = live.table.base;
+            self.populate_range(base + from..base + until, live);
         }
+    }
+
+    /// Takes memory for these bytes, by several cores if they are many: the system clears each page.
+    fn populate_range(&self, range: Range<u64>, live: &LiveTable) {
+        let parts = (range.end - range.start).div_ceil(PART);
+        let next = AtomicU64::new(0);
+        longarm_host::at_once(longarm_host::cores().min(THREADS_MAX).min(parts as usize), |_| {
+            loop {
+                // Relaxed: the thread that draws a number does that part.
+                let from = range.start + next.fetch_add(1, Ordering::Relaxed) * PART;
+                if from >= range.end {
+                    return;
+                }
+                let taken = self.memory.populate(from, PART.min(range.end - from));
+                // Relaxed: a figure for people.
+                live.huge.fetch_add(taken, Ordering::Relaxed);
+            }
+        });
     }
 
     /// Takes memory for a part of the first table that has none yet. `false` if there was none left.
