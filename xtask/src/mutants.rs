@@ -209,6 +209,32 @@ const MUTANTS: &[(&str, Finder)] = &[
     ),
     ("KeepMixed", Sim("group-scans-all", 38)),
     ("NoteOnce", Sim("group-scans-pauses", 0)),
+    ("AckUnsynced", Sim("durable", 0)),
+    ("NoteWithBatch", Sim("durable", 140)),
+    (
+        "NoWindow",
+        Test(
+            "longarm-group",
+            "durable::gate::tests::\
+             writes_are_taken_within_the_window_and_below_the_ceiling_and_while_the_scribe_keeps_up",
+        ),
+    ),
+    (
+        "KeepBeyondCut",
+        Test("longarm-group", "durable::load::tests::a_room_is_judged_by_term_position_and_version"),
+    ),
+    ("ResetCeiling", Sim("power-async", 0)),
+    ("KeepInFile", Sim("power-async", 0)),
+    ("ReuseEarly", Sim("durable", 0)),
+    ("LazyFree", Sim("durable", 0)),
+    (
+        "LeaveTorn",
+        Test("longarm-disk", "arena_disk::tests::what_was_cut_off_does_not_come_back_with_the_next_write"),
+    ),
+    (
+        "TrustRot",
+        Test("longarm-group", "durable::tests::damage_is_named_and_given_up_only_when_that_is_asked_for"),
+    ),
 ];
 
 /// The programs that find these faults. What ships is never linked with faults; what tests are built from is.

@@ -203,6 +203,26 @@ pub enum Mutant {
     KeepMixed,
     /// Segments that are claimed while a tree waits for what was applied before are not looked at.
     NoteOnce,
+    /// What is written counts as this replica's own before it is on disk (D1).
+    AckUnsynced,
+    /// A note says what the batch is to make true of which it is a part (D1).
+    NoteWithBatch,
+    /// Writes are taken however far the disk is behind (D2).
+    NoWindow,
+    /// What is above the version of the note stays after a loss of power (D2).
+    KeepBeyondCut,
+    /// Versions go on from those that were found, and not above those that may have been drawn (D3).
+    ResetCeiling,
+    /// What goes at a restart stays in the file (D4).
+    KeepInFile,
+    /// The disk lets go of a segment before a note covers what made it needless (D5).
+    ReuseEarly,
+    /// The disk lets go of a segment whose freed line is not in the file (D5).
+    LazyFree,
+    /// A copy of a page that was cut off stays in the file (D4).
+    LeaveTorn,
+    /// Damage below a floor is taken for the end of a stream (D8).
+    TrustRot,
 }
 
 impl Mutant {

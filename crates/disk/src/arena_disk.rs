@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use longarm_base::Mutant;
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
 use longarm_memory::SumKey;
 
@@ -14,6 +15,7 @@ use crate::layout::{
 };
 use crate::medium::Medium;
 use crate::note::Note;
+use crate::sectors::SECTOR;
 use crate::sequence::Sequence;
 use crate::table::{Line, TablePages};
 
@@ -101,10 +103,23 @@ impl<M: Medium> ArenaDisk<M> {
         // A process that was killed may have left bytes that can be read and are not there yet.
         disk.sync()?;
         let id = disk.check_header()?;
-        let note = disk.read_notes()?;
+        let (note, mut cut_off) = disk.read_notes()?;
         disk.notes = Sequence::of(note.as_ref().map_or(0, |note| note.number));
-        disk.read_table()?;
+        cut_off.extend(disk.read_table()?);
+        disk.wipe(&cut_off)?;
         Ok((disk, Found { medium: id, note }))
+    }
+
+    /// Wipes the beginnings of copies that were cut off. If the next write to such a copy were cut off, too,
+    /// the two could make up for what each of them lacks, and what was cut off first would count after all.
+    fn wipe(&mut self, copies: &[u64]) -> Result<(), DiskError> {
+        if copies.is_empty() || Mutant::LeaveTorn.is_on() {
+            return Ok(());
+        }
+        copies
+            .iter()
+            .try_for_each(|at| self.attempt("write", |medium| medium.write(*at, &[0; SECTOR as usize])))?;
+        self.sync()
     }
 
     /// Whose arena it is, and how large.
@@ -224,30 +239,42 @@ impl<M: Medium> ArenaDisk<M> {
         Ok(word(header::MEDIUM))
     }
 
-    /// The newest note that verifies.
-    fn read_notes(&mut self) -> Result<Option<Note>, DiskError> {
-        let mut newest = None::<Note>;
+    /// The newest note that verifies, and where a copy is that was cut off.
+    fn read_notes(&mut self) -> Result<(Option<Note>, Vec<u64>), DiskError> {
+        let (mut newest, mut cut_off) = (None::<Note>, Vec::new());
         for copy in 0..COPIES {
             let (at, mut block) = (note_at(copy), vec![0; NOTE_BYTES as usize]);
             self.attempt("read", |medium| medium.read(at, &mut block))?;
             let note = Note::decode(at, &block);
+            if note.is_none() && is_begun(&block) {
+                cut_off.push(at);
+            }
             newest = newest.into_iter().chain(note).max_by_key(|note| note.number);
         }
-        Ok(newest)
+        Ok((newest, cut_off))
     }
 
-    fn read_table(&mut self) -> Result<(), DiskError> {
+    /// Reads the table. Where copies of pages are that were cut off.
+    fn read_table(&mut self) -> Result<Vec<u64>, DiskError> {
+        let mut cut_off = Vec::new();
         for page in 0..pages(self.shape.segments.into()) {
             let mut bytes = vec![0; (COPIES * PAGE_BYTES) as usize];
             self.attempt("read", |medium| medium.read(page_at(page, 0), &mut bytes))?;
             let (first, second) = bytes.split_at(PAGE_BYTES as usize);
-            if !self.table.take(page, [first, second]) {
+            let Some(whole) = self.table.take(page, [first, second]) else {
                 let (path, what) = (self.medium.path().to_path_buf(), format!("page {page} of its table"));
                 return Err(DiskError::Damaged { path, what });
-            }
+            };
+            let torn = |copy: &u64| !whole[*copy as usize];
+            cut_off.extend((0..COPIES).filter(torn).map(|copy| page_at(page, copy)));
         }
-        Ok(())
+        Ok(cut_off)
     }
+}
+
+/// Whether the first sector of a block has anything in it.
+fn is_begun(block: &[u8]) -> bool {
+    block[..SECTOR as usize].iter().any(|byte| *byte != 0)
 }
 
 fn encode_header(shape: &Shape, id: u64) -> Vec<u8> {

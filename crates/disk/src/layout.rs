@@ -13,7 +13,9 @@
 //! (2) Of the two copies of a page or a note the one with the higher number counts, if it verifies. An even
 //!     number is in the first copy. The one that was synced last is not written over before the other one is
 //!     synced: so whatever a loss of power leaves, the page or the note is the one before or one after.
-//! (3) A line that is zero is of a segment that was never claimed.
+//! (3) A copy that was cut off is wiped when the file is opened, before anything rests on what the other one
+//!     says. Its number is used again.
+//! (4) A line that is zero is of a segment that was never claimed.
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
 

@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 
 use longarm_base::limits::SEGMENT_BYTES;
-use longarm_base::{Csn, Nanos, Term};
+use longarm_base::{Csn, Mutant, Nanos, Term};
 
 use crate::arena_disk::ArenaDisk;
 use crate::error::DiskError;
@@ -169,6 +169,9 @@ impl<M: Medium> Scribe<M> {
     /// Writes all that was named, and syncs; with the note that is due, if there is one and it is wanted.
     /// `copy` copies bytes of the arena out. Returns how many bytes of entries were written.
     pub fn batch(&mut self, with_note: bool, mut copy: impl FnMut(u64, &mut [u8])) -> Result<u64, DiskError> {
+        if Mutant::NoteWithBatch.is_on() {
+            self.cover();
+        }
         let noted = if with_note && self.due { Some(self.write_note(false)?) } else { None };
         self.disk.write_table()?;
         let mut named = std::mem::take(&mut self.named_bytes);
@@ -187,12 +190,17 @@ impl<M: Medium> Scribe<M> {
         if let Some(noted) = noted {
             self.noted = noted;
         }
+        self.cover();
+        Ok(bytes)
+    }
+
+    /// All that was named is in the file.
+    fn cover(&mut self) {
         self.floors.clone_from(&self.named);
         while self.marks.front().is_some_and(|mark| is_covered(mark, &self.floors)) {
             self.covered = self.marks.pop_front().expect("there is one");
         }
         self.due = self.note(false) != self.noted.note;
-        Ok(bytes)
     }
 
     /// The leader ends in order: writes all that was named, and a note that says so.

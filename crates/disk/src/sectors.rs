@@ -1,9 +1,11 @@
 //! A medium in memory that can lose its power, or fail: for tests, and for simulated worlds.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use longarm_base::random::SplitMix64;
 use longarm_memory::Images;
 
 use crate::medium::Medium;
@@ -20,6 +22,12 @@ pub enum Fault {
     Sync,
     /// A read.
     Read,
+}
+
+/// The part of a write that goes to one sector.
+struct Part<'a> {
+    at: u64,
+    bytes: &'a [u8],
 }
 
 struct State {
@@ -65,6 +73,30 @@ impl SectorMedium {
     /// How often it was synced.
     pub fn syncs(&self) -> u64 {
         self.lock().syncs
+    }
+
+    /// The power is lost: of what was written since the last sync `seed` draws what is there.
+    pub fn lose_power(&self, seed: u64) {
+        let (mut state, mut random) = (self.lock(), SplitMix64::new(seed));
+        let State { durable, pending, .. } = &mut *state;
+        // By sector: where the parts of writes to it go, in their order, and their bytes.
+        let mut sectors: BTreeMap<u64, Vec<Part<'_>>> = BTreeMap::new();
+        for (at, bytes) in pending.iter() {
+            let (mut from, end) = (*at, at + bytes.len() as u64);
+            while from < end {
+                let until = end.min((from / SECTOR + 1) * SECTOR);
+                let part = Part { at: from, bytes: &bytes[(from - at) as usize..(until - at) as usize] };
+                sectors.entry(from / SECTOR).or_default().push(part);
+                from = until;
+            }
+        }
+        for parts in sectors.values() {
+            let there = random.below(parts.len() as u64 + 1) as usize;
+            for Part { at, bytes } in &parts[..there] {
+                durable[*at as usize..][..bytes.len()].copy_from_slice(bytes);
+            }
+        }
+        pending.clear();
     }
 
     /// The states in which a loss of power may leave it now.
@@ -154,6 +186,17 @@ mod tests {
         // Two sectors, each with or without its part.
         let all = [&b"abcd"[..], b"ab\0\0", b"\0\0cd", b"\0\0\0\0"].map(<[u8]>::to_vec);
         assert_eq!(seen(&medium), BTreeSet::from(all));
+        let mut left = BTreeSet::new();
+        for seed in 0..100 {
+            let one = SectorMedium::new(2048);
+            one.clone().write(510, b"abcd").expect("written");
+            one.lose_power(seed);
+            let mut bytes = [0; 4];
+            one.read(510, &mut bytes).expect("read");
+            left.insert(bytes.to_vec());
+            assert_eq!(one.images().count(), 1);
+        }
+        assert_eq!(left, seen(&medium), "what is left is drawn from the same");
         medium.sync().expect("synced");
         assert_eq!((seen(&medium), medium.syncs()), (BTreeSet::from([b"abcd".to_vec()]), 1));
         medium.fail(Fault::Sync);

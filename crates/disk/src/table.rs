@@ -38,12 +38,12 @@ impl TablePages {
         self.changed = (0..self.pages.len() as u64).collect();
     }
 
-    /// Takes what is in the copies of a page; whether one of them counts.
-    pub fn take(&mut self, number: u64, copies: [&[u8]; COPIES as usize]) -> bool {
-        let found = (0..).zip(copies).filter_map(|(copy, bytes)| decode(number, copy, bytes));
-        let Some(page) = found.max_by_key(|page| page.sequence.written) else { return false };
-        self.pages[number as usize] = page;
-        true
+    /// Takes what is in the copies of a page; which of them are whole, if any is.
+    pub fn take(&mut self, number: u64, copies: [&[u8]; COPIES as usize]) -> Option<[bool; COPIES as usize]> {
+        let found = [0, 1].map(|copy| decode(number, copy as u64, copies[copy]));
+        let whole = found.each_ref().map(Option::is_some);
+        self.pages[number as usize] = found.into_iter().flatten().max_by_key(|page| page.sequence.written)?;
+        Some(whole)
     }
 
     /// The line of a segment.

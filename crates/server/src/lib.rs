@@ -45,9 +45,9 @@ pub use longarm_engine::Eviction;
 pub use longarm_engine::recover::RESTORE_ENTRY;
 pub use longarm_fabric::Member;
 pub use longarm_group::{
-    Changed, Contents, DiskStats, Durability, Durable, FileVoteStore, FollowerStats, GroupOptions,
-    GroupStats, Held, KeepUp, Log, LogLine, Moved, Notice, Operator, OrderError, Promise, StartError,
-    TakeoverStats, Versions, VoteStore,
+    Changed, Contents, DiskSource, DiskStats, Durability, Durable, FileVoteStore, FollowerStats,
+    GroupOptions, GroupStats, Held, KeepUp, Log, LogLine, Moved, Notice, Operator, OrderError, Promise,
+    ReplicaDisk, StartError, TakeoverStats, Versions, VoteStore,
 };
 pub use longarm_replica::Timing;
 pub use longarm_wire::{Deny, Members, Stay};

@@ -3,6 +3,7 @@
 //! [`world`] runs the code that ships, unchanged: the world answers what `longarm-host` would ask of the
 //! operating system. The same seed gives the same run (I21).
 
+mod drive;
 pub mod failover;
 pub mod faults;
 pub mod judge;

@@ -9,6 +9,7 @@ use longarm_fabric::sim::{Landing, Weather};
 
 use longarm_server::Timing;
 
+use crate::drive::DiskPlan;
 use crate::faults::{Fault, Machines, Strength, What};
 use crate::ordered::Ordered;
 use crate::replicas::{QUICK, USUAL};
@@ -69,6 +70,8 @@ pub struct Plan {
     pub preempts: bool,
     /// Which servers keep an ordered index, which clients scan.
     pub ordered: Ordered,
+    /// The disks of servers that keep their data.
+    pub disk: Option<DiskPlan>,
     /// How long a disk takes to keep a promise.
     pub fsync: Nanos,
     /// Heartbeats, promises, elections of a group.
@@ -92,10 +95,13 @@ impl Plan {
         Plan::draw(scenario, &mut SplitMix64::new(seed))
     }
 
-    /// Whether nothing goes wrong; orders of the operator are no faults.
+    /// Whether nothing goes wrong; orders of the operator are no faults. A disk that stalls is one.
     pub fn is_calm(&self) -> bool {
         let orders = |fault: &Fault| matches!(fault.what, What::Move { .. } | What::Change { .. });
-        self.weather == Weather::FINE && !self.preempts && self.faults.iter().all(orders)
+        self.weather == Weather::FINE
+            && !self.preempts
+            && self.disk.is_none()
+            && self.faults.iter().all(orders)
     }
 
     /// The fewest replicas that the group has at any time. Of so many, fewer than half may be lost at a time.
@@ -103,6 +109,11 @@ impl Plan {
         let founders = self.founders as usize;
         // A change may take one replica away at any time.
         if self.founders < self.servers && founders < 5 { 3 } else { founders }
+    }
+
+    /// The time within which the writes were taken that a loss of power loses; none if it loses none.
+    pub fn window(&self) -> Option<Nanos> {
+        self.disk.and_then(|disk| disk.window())
     }
 
     /// The number of clients that do something.
@@ -132,8 +143,9 @@ impl Plan {
             false => 1,
         };
         let servers = founders + if scenario.changes { SPARES } else { 0 };
-        let fsync = if scenario.group { nanos(chance, 3_000_000) } else { Nanos(0) };
-        let timing = if scenario.group { draw_timing(chance) } else { QUICK };
+        let replicated = scenario.group || scenario.durable;
+        let fsync = if replicated { nanos(chance, 3_000_000) } else { Nanos(0) };
+        let timing = if replicated { draw_timing(chance) } else { QUICK };
         let mut load = Load::draw(chance);
         load.expires |= scenario.dates;
         let mut plan = Plan {
@@ -142,17 +154,10 @@ impl Plan {
             keys: draw_keys(&load, chance),
             // Runs with changes or ends are longer, as either takes as long as some hundred operations.
             operations: (50 + chance.below(200) as u32)
-                * if scenario.changes || scenario.ends { 6 } else { 1 },
+                * if scenario.changes || scenario.ends || scenario.durable { 6 } else { 1 },
             load,
             workers: 1 + chance.below(3) as usize,
-            memory: match chance.once_in(3) {
-                // Each term begins segments of its own: with few of them, terms as short as those of leaders
-                // that hand over wait for collection.
-                true if !operated => TIGHT,
-                _ if scenario.slow && !operated => TIGHT,
-                _ if scenario.changes => 256 << 20,
-                _ => 64 << 20,
-            },
+            memory: draw_memory(scenario, chance),
             inline: !chance.once_in(3),
             weather,
             faults: Vec::new(),
@@ -166,6 +171,7 @@ impl Plan {
             kept_share: KEPT_SHARE,
             preempts: scenario.stalls,
             ordered: Ordered::None,
+            disk: None,
             fsync,
             timing,
             clocks: (0..servers + clients + u32::from(operated)).map(|_| clock(chance)).collect(),
@@ -175,6 +181,9 @@ impl Plan {
         plan.tastes = (0..clients).map(|_| chance.draw()).collect();
         plan.faults = strength.draw(Machines { servers, clients }, SAFETY, chance);
         (plan.keep, plan.kept_share) = draw_kept(chance);
+        if scenario.durable {
+            plan.disk = Some(DiskPlan::draw(scenario.loses, chance));
+        }
         if scenario.scans {
             plan.scan(scenario, chance);
         }
@@ -193,6 +202,19 @@ impl Plan {
             (self.keys, self.workers) = (2 + chance.below(3) as u32, 2 + chance.below(3) as usize);
         }
         self.load.scan(self.keys);
+    }
+}
+
+/// Draws how much memory a server has: so little that writes wait for collection, or enough.
+fn draw_memory(scenario: &Scenario, chance: &mut SplitMix64) -> u64 {
+    let operated = scenario.moves || scenario.changes;
+    match chance.once_in(3) {
+        // Each term begins segments of its own: with few of them, terms as short as those of leaders that
+        // hand over wait for collection.
+        true if !operated => TIGHT,
+        _ if scenario.slow && !operated => TIGHT,
+        _ if scenario.changes => 256 << 20,
+        _ => 64 << 20,
     }
 }
 
@@ -229,7 +251,9 @@ fn draw_strength(scenario: &Scenario, chance: &mut SplitMix64) -> Strength {
     let any = faults.contains(&true);
     let cut_longest = if scenario.group { 400_000_000 } else { 80_000_000 };
     // A change demands that all replicas are in sync, and five are so less often.
-    let rest = if scenario.five { 40_000_000 } else { 5_000_000 };
+    // A server alone that loses its power is to have written much by then, half of the times.
+    let long = scenario.durable && chance.once_in(2);
+    let rest = if scenario.five || long { 40_000_000 } else { 5_000_000 };
     let mut time = |is: bool, least: u64, most: u64| match is {
         true => Nanos(least + chance.below(most)),
         false => Nanos(0),

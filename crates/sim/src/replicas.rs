@@ -11,9 +11,11 @@ use longarm_client::{GroupAt, Topology};
 use longarm_fabric::Address;
 use longarm_fabric::sim::Sim;
 use longarm_server::{
-    Contents, GroupOptions, GroupStats, Held, Member, Promise, Server, ServerOptions, Timing, VoteStore,
+    Contents, Durable, GroupOptions, GroupStats, Held, Member, Promise, Server, ServerOptions, Timing,
+    VoteStore,
 };
 
+use crate::drive::{DiskPlan, Drive};
 use crate::operator::{self, Tools};
 use crate::ordered::Ordered;
 
@@ -83,6 +85,8 @@ pub struct Servers {
     pub ordered: Ordered,
     options: ServerOptions,
     timing: Timing,
+    /// The disk of each server that keeps its data; a server alone is a group of one then.
+    drives: Vec<Arc<Drive>>,
     /// By node and group.
     disks: Vec<Vec<Arc<Disk>>>,
     standing: Vec<Rc<RefCell<Vec<Stands>>>>,
@@ -121,11 +125,30 @@ impl Servers {
             ordered: Ordered::None,
             options,
             timing,
+            drives: Vec::new(),
             disks: (0..count).map(|_| (0..groups).map(disk).collect()).collect(),
             standing: (0..count).map(|_| Rc::default()).collect(),
             contents: (0..count).map(|_| Rc::default()).collect(),
             ends: (0..count).map(|_| Rc::default()).collect(),
         }
+    }
+
+    /// Has each server keep its data.
+    pub fn keep(&mut self, plan: DiskPlan, seed: u64) {
+        let drive = |node: usize| Arc::new(Drive::new(plan, seed.wrapping_add(node as u64)));
+        self.drives = (0..self.addresses.len()).map(drive).collect();
+    }
+
+    /// A server that keeps its data loses its power.
+    pub fn lose_power(&self, node: u32) {
+        if let Some(drive) = self.drives.get(node as usize) {
+            drive.lose_power();
+        }
+    }
+
+    /// Whether servers keep their data.
+    pub fn keeps(&self) -> bool {
+        !self.drives.is_empty()
     }
 
     /// What a client must know of the servers.
@@ -334,7 +357,7 @@ impl Servers {
         options.ordered = self.ordered.has(node);
         // Nodes may differ in their number of workers.
         options.workers += node as usize % 2;
-        if self.addresses.len() > 1 {
+        if self.addresses.len() > 1 || self.keeps() {
             options.groups = (0..self.groups).map(|group| self.group_of(node, group)).collect();
         }
         options.memory *= u64::from(self.groups);
@@ -356,7 +379,11 @@ impl Servers {
             sum_key: 0x5EED + u64::from(group),
             hash_key: HASH_KEY + u64::from(group),
             vote_store: self.disks[node as usize][group as usize].clone(),
-            durable: None,
+            durable: self.drives.get(node as usize).map(|drive| Durable {
+                durability: drive.durability(),
+                disk: drive.clone(),
+                accept_damage: false,
+            }),
         }
     }
 }

@@ -123,10 +123,14 @@ impl Run {
         let mut servers = Servers::new(size, options, plan.timing, fsync);
         servers.ordered = plan.ordered;
         servers.uneven |= plan.uneven;
+        if let Some(disk) = plan.disk {
+            servers.keep(disk, plan.seed);
+        }
+        let replicated = plan.servers > 1 || servers.keeps();
         let (down, ending, lost, blank) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         // Events do not name their group, so the judge can watch only a single one.
-        let judge = (plan.servers > 1 && plan.groups == 1).then(|| {
-            let mut judge = Judge::new(plan.servers, plan.timing, &plan.clocks);
+        let judge = (replicated && plan.groups == 1).then(|| {
+            let mut judge = Judge::new(plan.servers, plan.timing, &plan.clocks, plan.window());
             if plan.is_calm() {
                 judge.be_prompt();
             }
@@ -136,7 +140,7 @@ impl Run {
         let all_are_answered = plan.is_calm() && plan.faults.is_empty() && plan.memory > TIGHT;
         let served = Rc::<Cell<u32>>::default();
         let apart = calendars_apart(&plan.faults);
-        if plan.servers > 1 || plan.ordered.any() {
+        if replicated || plan.ordered.any() {
             let (traps, served) = (Rc::clone(&traps), Rc::clone(&served));
             // The comparison reads all of two arenas, which takes a fifth of a run's time.
             let looks = plan.servers > 1 && plan.seed.is_multiple_of(LOOKED_AT);
@@ -192,7 +196,8 @@ impl Run {
             violation: lived
                 .err()
                 .or_else(|| self.orders.borrow().wrong.clone())
-                .or(judged.violation)
+                // What clients saw before a loss may be lost: then the judge that knows of it decides.
+                .or(judged.violation.filter(|_| self.plan.window().is_none()))
                 .or(unanswered)
                 .or(no_page),
         }
@@ -250,6 +255,8 @@ impl Run {
         }
         match stopped {
             Stopped::Time | Stopped::Halted(_) => Ok(()),
+            // The only server is down, and no client wants anything any more.
+            Stopped::Quiet if self.all_done() => Ok(()),
             Stopped::Quiet => Err("nothing will ever happen again: a deadlock".into()),
             Stopped::Panicked(task, text) => Err(format!("{task} panicked: {text}")),
         }
@@ -409,6 +416,9 @@ impl Run {
     /// Notes that a replica is about to lose its memory; `false` if as many have as a group can bear.
     fn is_to_lose(&mut self, server: u32) -> bool {
         self.forget_the_synced();
+        if self.servers.keeps() {
+            return !self.is_down(server);
+        }
         let again = self.lost.contains(&server);
         if self.is_down(server) || (!again && !self.can_bear(server)) {
             return false;
@@ -437,6 +447,7 @@ impl Run {
     fn lose(&mut self, server: u32, time: Nanos) {
         self.world.enter(|| self.sim.machine_down(server));
         self.world.crash(server);
+        self.servers.lose_power(server);
         self.down.push((self.world.time() + time, server));
     }
 

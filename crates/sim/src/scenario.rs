@@ -51,6 +51,11 @@ pub struct Scenario {
     pub narrow: bool,
     /// With scans: a single replica keeps an ordered index, also while it leads.
     pub lone: bool,
+    /// A server alone keeps its data on a disk whose syncs take their time. It loses its power where replicas
+    /// crash, and comes back with what its disk has.
+    pub durable: bool,
+    /// That server acknowledges from memory, and may lose the last writes.
+    pub loses: bool,
 }
 
 impl Scenario {
@@ -78,6 +83,8 @@ impl Scenario {
         scans: false,
         narrow: false,
         lone: false,
+        durable: false,
+        loses: false,
     };
 
     /// Scans of a group.
@@ -313,6 +320,30 @@ pub const SCENARIOS: &[Scenario] = &[
         about: "pages of scans of a server alone, and everything at once",
         scans: true,
         ..Scenario::ALL
+    },
+    Scenario {
+        name: "durable",
+        about: "a server that keeps its data acknowledges from disk, and loses its power",
+        crashes: true,
+        durable: true,
+        ..Scenario::CALM
+    },
+    Scenario {
+        name: "durable-all",
+        about: "that, and everything at once that may strike one server and its clients",
+        crashes: true,
+        durable: true,
+        ..Scenario::ALL
+    },
+    Scenario {
+        name: "power-async",
+        about: "a server that keeps its data acknowledges from memory, loses its power, and the last writes",
+        weather: true,
+        pauses: true,
+        crashes: true,
+        durable: true,
+        loses: true,
+        ..Scenario::CALM
     },
     Scenario::SCANS,
     Scenario {

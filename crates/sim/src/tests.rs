@@ -414,3 +414,10 @@ fn runs_that_use_memory_again_are_the_same() {
     let in_a_row = || plans.iter().chain(&plans).map(run::play).collect::<Vec<_>>();
     assert_eq!(recycling(in_a_row), [alone.clone(), alone].concat());
 }
+
+/// A page of a table was cut off, and so was the next write to the same place. The sectors of the two
+/// together were the first page, which so came back, with the line of a segment that nobody had acknowledged.
+#[test]
+fn a_page_that_was_cut_off_does_not_come_back_with_the_next() {
+    are_sound("durable-all", &[21]);
+}

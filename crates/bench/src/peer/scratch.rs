@@ -1,5 +1,5 @@
-//! A directory for what servers write: on a disk that is named, or in memory where the machine has such a file
-//! system.
+//! A directory for what servers write: on a disk that is named, or in memory where the machine has such a
+//! file system.
 //!
 //! It is gone when this process is, however that ends: what lies in memory must not stay there. Somebody has
 //! to see to it who outlives us, which is a shell that waits for the end of a pipe.

@@ -260,6 +260,44 @@ fn what_is_not_ours_or_is_damaged_is_named() {
     assert!(refused(&later, SHAPE).contains("has version 2 of the file, and this program knows 1"));
 }
 
+/// Of a page with new lines in two sectors one sector was lost, so the page before counts. The next page has
+/// the same number, and only the sector was written that the first one lacked.
+#[test]
+fn what_was_cut_off_does_not_come_back_with_the_next_write() {
+    let (mut disk, medium) = made();
+    let [mine, theirs] = [20, 40];
+    let image = |medium: &SectorMedium| {
+        let mut bytes = vec![0; medium.bytes() as usize];
+        medium.read(0, &mut bytes).expect("read");
+        bytes
+    };
+    for version in 1..=2 {
+        disk.set_line(theirs, &line(version));
+        disk.write_table().expect("written");
+        disk.sync().expect("synced");
+    }
+    let before = image(&medium);
+    disk.set_line(mine, &line(3));
+    disk.set_line(theirs, &line(3));
+    disk.write_table().expect("written");
+    let whole = image(&medium);
+    let sector = |segment: u64| {
+        let changed = (TABLE_AT as usize..whole.len()).filter(|at| whole[*at] != before[*at]);
+        let at = changed.filter(|at| *at as u64 % PAGE_BYTES / 512 == (64 + 64 * segment) / 512).min();
+        at.expect("it was written") / 512 * 512
+    };
+    let lost = sector(theirs.into());
+    let mut torn = whole.clone();
+    torn[lost..lost + 512].copy_from_slice(&before[lost..lost + 512]);
+    let medium = SectorMedium::of(torn);
+    let (mut disk, _) = ArenaDisk::open(medium.clone(), SHAPE).expect("opened");
+    assert_eq!((value(&disk, mine), value(&disk, theirs)), (0, 2));
+    // Whoever opened it goes on without the line.
+    disk.set_line(theirs, &line(3));
+    disk.write_table().expect("written");
+    each_image(&medium, |disk, _| assert_eq!(value(&disk, mine), 0, "it was lost, and somebody knows it"));
+}
+
 /// A sync that is tried again after an error reports success, and the bytes are lost.
 #[test]
 fn after_the_first_failure_nothing_is_written_or_said_to_be_there() {

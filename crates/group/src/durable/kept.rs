@@ -1,6 +1,6 @@
 //! What a replica starts with: an arena, empty or with what its disk has.
 
-use longarm_base::{Csn, Term};
+use longarm_base::{Csn, Mutant, Term};
 use longarm_disk::Note;
 use longarm_memory::{Mapped, OwnedWords, SumKey};
 use longarm_replica::page;
@@ -37,7 +37,8 @@ pub(crate) fn arena(
     // Without a note nothing was ever acknowledged: the empty memory is all that there was.
     let note = loaded.note.unwrap_or_default();
     tell_page(page, &note);
-    Ok((arena, Kept { disk: Some(loaded.disk), sync: Some(note.term), ceiling: note.ceiling }))
+    let ceiling = if Mutant::ResetCeiling.is_on() { Csn::NONE } else { note.ceiling };
+    Ok((arena, Kept { disk: Some(loaded.disk), sync: Some(note.term), ceiling }))
 }
 
 /// Notes in the page of a replica what its disk says, as if a leader had told it.

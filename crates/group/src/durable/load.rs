@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use longarm_base::limits::SEGMENT_BYTES;
-use longarm_base::{Csn, Nanos, Term};
+use longarm_base::{Csn, Mutant, Nanos, Term};
 use longarm_disk::{DiskError, Medium, Note, Shape};
 use longarm_host::{Mutex, now};
 use longarm_memory::{Mapped, OwnedWords};
@@ -74,12 +74,12 @@ impl Judge<'_> {
     fn judge(&self, line: &Line, csn: Csn, position: u64, whole: bool) -> Verdict {
         let of_note = line.term == self.note.term;
         let below = position < self.floor(line.stream);
-        let cut = !self.note.sync && csn > self.note.stable;
+        let cut = !self.note.sync && csn > self.note.stable && !Mutant::KeepBeyondCut.is_on();
         match (of_note, whole) {
             (false, true) => Verdict::Stays,
             (false, false) => Verdict::Damaged,
             (true, true) if below && !cut => Verdict::Stays,
-            (true, false) if below && !cut => Verdict::Damaged,
+            (true, false) if below && !cut && !Mutant::TrustRot.is_on() => Verdict::Damaged,
             (true, true) if self.note.sync => Verdict::Tail,
             (true, _) => Verdict::Goes,
         }
@@ -160,7 +160,9 @@ pub(crate) fn load(
     }
     for &offset in &found.goes {
         arena.memory.store(offset + SUM, 0);
-        loading.disk.write(offset + SUM, &[0; 8])?;
+        if !Mutant::KeepInFile.is_on() {
+            loading.disk.write(offset + SUM, &[0; 8])?;
+        }
     }
     loading.say(&note, &found);
     Ok(Loaded { disk: loading.disk, note: Some(note) })

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longarm_base::{Csn, Nanos, ReplicaId, Term};
+use longarm_base::{Csn, Mutant, Nanos, ReplicaId, Term};
 use longarm_disk::{DiskError, Mark, Medium, Scribe};
 use longarm_host::{AdaptiveSpin, Mutex, Thread, now};
 use longarm_memory::Words;
@@ -236,10 +236,11 @@ impl<Q> Writing<Q> {
     /// Names the lines of segments that the disk may let go of. Which ones, and of how many it was told then.
     fn asked(&mut self) -> (Vec<u32>, u64) {
         let noted = self.scribe.noted();
-        let asked = self.leader.releases.lock().asked(self.me, |written, csn| noted.covers(written, csn));
+        let covers = |written: &[u64], csn| noted.covers(written, csn) || Mutant::ReuseEarly.is_on();
+        let asked = self.leader.releases.lock().asked(self.me, covers);
         let CheckedArena { memory, sums } = &self.arena;
         let stable = self.leader.core.engine.store.stable();
-        for &segment in &asked.segments {
+        for &segment in asked.segments.iter().filter(|_| !Mutant::LazyFree.is_on()) {
             for line in segment..segment + run_length(memory, segment) {
                 self.scribe.name_line(line, &freed_line(memory, sums, line, stable));
             }

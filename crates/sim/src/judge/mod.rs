@@ -13,6 +13,7 @@
 //!   (I2, I6, I13).
 //! - [`versions`]: versions are used once and never decrease, and what is acknowledged is visible (I7, I8).
 //! - [`sessions`]: each operation has one effect (I14).
+//! - [`losses`]: what a loss of power takes (D2).
 //! - [`members`]: replicas change one at a time, and what was agreed on stays (M14).
 //! - [`prompt`]: where nothing goes wrong, writes are committed soon (I20).
 //!
@@ -21,6 +22,7 @@
 mod book;
 mod fences;
 mod leases;
+mod losses;
 mod members;
 mod promises;
 mod prompt;
@@ -57,20 +59,26 @@ impl std::fmt::Debug for Judge {
 
 impl Judge {
     /// A judge of a group whose replicas, and the nodes that may become replicas, are the first machines.
-    /// `clocks` are those of all machines.
-    pub fn new(servers: u32, timing: Timing, clocks: &[Drift]) -> Judge {
+    /// `clocks` are those of all machines. A server that keeps its data and `loses` some to a loss of power
+    /// loses the writes of so much time at most.
+    pub fn new(servers: u32, timing: Timing, clocks: &[Drift], loses: Option<Nanos>) -> Judge {
         let clocks: Vec<Machine> = clocks.iter().map(|&drift| Machine::new(drift)).collect();
-        let rules: Vec<Box<dyn Rules>> = vec![
+        let mut rules: Vec<Box<dyn Rules>> = vec![
             Box::new(promises::Promises::default()),
             Box::new(fences::Fences::default()),
             Box::new(races::Races),
             Box::new(leases::Leases::new(timing.promise, clocks)),
             Box::new(streams::Streams::default()),
-            Box::new(start_sets::StartSets::default()),
             Box::new(versions::Versions::default()),
-            Box::new(sessions::Sessions::default()),
             Box::new(members::Agreements::default()),
         ];
+        match loses {
+            Some(window) => rules.push(Box::new(losses::Losses::new(window))),
+            None => {
+                rules.push(Box::new(start_sets::StartSets::default()));
+                rules.push(Box::new(sessions::Sessions::default()));
+            }
+        }
         Judge { book: Book::new(servers), rules, violation: None, heard: 0 }
     }
 

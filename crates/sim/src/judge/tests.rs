@@ -24,7 +24,7 @@ struct Log {
 
 impl Log {
     fn new() -> Log {
-        Log { judge: Judge::new(5, QUICK, &[Drift::default(); 5]), time: 0, members: vec![0, 1, 2] }
+        Log { judge: Judge::new(5, QUICK, &[Drift::default(); 5], None), time: 0, members: vec![0, 1, 2] }
     }
 
     /// A tenth of a millisecond later something happens on a machine.
