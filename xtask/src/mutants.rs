@@ -225,7 +225,10 @@ const MUTANTS: &[(&str, Finder)] = &[
     ),
     ("ResetCeiling", Sim("power-async", 0)),
     ("KeepInFile", Sim("power-async", 0)),
-    ("ReuseEarly", Sim("durable", 0)),
+    (
+        "ReuseEarly",
+        Test("longarm-disk", "scribe::tests::a_note_covers_what_was_written_and_drawn_at_a_moment"),
+    ),
     ("LazyFree", Sim("durable", 0)),
     (
         "LeaveTorn",

@@ -63,7 +63,9 @@ impl Noted {
     /// all versions that had been drawn by then.
     pub fn covers(&self, written: &[u64], csn: Csn) -> bool {
         let floors = self.note.floors.iter().copied().chain(std::iter::repeat(0));
-        self.note.stable >= csn && written.iter().zip(floors).all(|(&written, floor)| written <= floor)
+        let covers =
+            self.note.stable >= csn && written.iter().zip(floors).all(|(&written, floor)| written <= floor);
+        covers || Mutant::ReuseEarly.is_on()
     }
 }
 

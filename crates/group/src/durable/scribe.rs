@@ -236,8 +236,7 @@ impl<Q> Writing<Q> {
     /// Names the lines of segments that the disk may let go of. Which ones, and of how many it was told then.
     fn asked(&mut self) -> (Vec<u32>, u64) {
         let noted = self.scribe.noted();
-        let covers = |written: &[u64], csn| noted.covers(written, csn) || Mutant::ReuseEarly.is_on();
-        let asked = self.leader.releases.lock().asked(self.me, covers);
+        let asked = self.leader.releases.lock().asked(self.me, |written, csn| noted.covers(written, csn));
         let CheckedArena { memory, sums } = &self.arena;
         let stable = self.leader.core.engine.store.stable();
         for &segment in asked.segments.iter().filter(|_| !Mutant::LazyFree.is_on()) {

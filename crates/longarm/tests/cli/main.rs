@@ -4,6 +4,7 @@
 
 mod bench;
 mod cluster;
+mod data;
 mod demo;
 mod group;
 mod harness;

@@ -1,0 +1,124 @@
+//! A server that keeps its data, as a new user tries it: loaded, killed, started again; and directories that
+//! are of no use to it.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::harness::{Server, contents, finish, make_tree, program, text, wait};
+
+fn start(directory: TempDir, data: &Path, more: &[&str]) -> Server {
+    let address = format!("shm:{}", directory.path().join("s").display());
+    let data = data.display().to_string();
+    Server::start_at(directory, address, &[&["--data", &data], more].concat())
+}
+
+/// What a server says that does not start on this directory.
+fn refused(data: &Path, more: &[&str]) -> (String, Option<i32>) {
+    let directory = TempDir::new().expect("a directory");
+    let address = format!("shm:{}", directory.path().join("s").display());
+    let mut command = program();
+    command.env("LONGARM_MEMORY", "64MiB").args(["server", "--address", &address, "--data"]);
+    command.arg(data).args(more);
+    let output = finish(command, b"");
+    (text(&output.stderr), output.status.code())
+}
+
+#[test]
+fn what_was_loaded_is_there_after_kills_and_orderly_ends() {
+    for durability in ["async", "sync"] {
+        let (home, mut directory) =
+            (TempDir::new().expect("a directory"), TempDir::new().expect("a directory"));
+        let (tree, data) = (home.path().join("tree"), home.path().join("data"));
+        make_tree(&tree);
+        for life in 0..3 {
+            let mut server = start(directory, &data, &["--durability", durability]);
+            if life == 0 {
+                server.ok(&["load", &tree.display().to_string()]);
+                server.ok(&["put", "gone", "x"]);
+                server.ok(&["del", "gone"]);
+                // What was acknowledged from memory is on disk when its window is over.
+                std::thread::park_timeout(std::time::Duration::from_millis(300));
+            }
+            let stats: serde_json::Value =
+                serde_json::from_str(&server.ok(&["stats", "--json"])).expect("JSON");
+            assert_eq!(stats["disk"]["durability"], durability);
+            let out = home.path().join(format!("out-{life}"));
+            server.ok(&["dump", "--format", "tree", "--output", &out.display().to_string()]);
+            assert_eq!(contents(&out), contents(&tree), "life {life}, {durability}");
+            let sound = server.ok(&["inspect"]);
+            assert!(sound.contains("sound"), "{sound}");
+            if life == 0 {
+                server.signal(Signal::KILL);
+                wait(&mut server.child);
+                directory = std::mem::replace(&mut server.directory, TempDir::new().expect("a directory"));
+            } else {
+                directory = server.stop();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_is_of_no_use_is_refused_with_what_to_do() {
+    let home = TempDir::new().expect("a directory");
+    let foreign = home.path().join("foreign");
+    std::fs::create_dir(&foreign).expect("a directory");
+    std::fs::write(foreign.join("thesis.tex"), "years of work").expect("written");
+    let (err, code) = refused(&foreign, &[]);
+    assert!(code == Some(7) && err.contains("thesis.tex") && err.contains("an empty one"), "{err}");
+    assert_eq!(std::fs::read(foreign.join("thesis.tex")).expect("there"), b"years of work");
+    let (err, code) = refused(Path::new("/proc/longarm"), &[]);
+    assert!(code == Some(7) && err.contains("cannot make it"), "{err}");
+    let disk = rustix::fs::statvfs(home.path()).expect("a disk");
+    // Where there is room for all that a server may have, nothing is refused.
+    if disk.f_bavail * disk.f_frsize < 1 << 40 {
+        let large = home.path().join("large");
+        let (err, code) = refused(&large, &["--memory", "1TiB"]);
+        assert!(code == Some(7) && err.contains("are free") && err.contains("lower the memory"), "{err}");
+        let left = std::fs::read_dir(&large).expect("there").flatten().map(|file| file.file_name());
+        assert!(left.into_iter().all(|name| name == "identity" || name == "promise"), "no half of a file");
+    }
+    let (err, code) = refused(&home.path().join("lru"), &["--eviction", "lru"]);
+    assert!(code == Some(2) && err.contains("eviction"), "{err}");
+}
+
+#[test]
+fn damage_is_named_and_a_second_server_is_kept_out() {
+    let (home, directory) = (TempDir::new().expect("a directory"), TempDir::new().expect("a directory"));
+    let data = home.path().join("data");
+    let server = start(directory, &data, &[]);
+    server.ok(&["put", "whole", &"w".repeat(300)]);
+    server.ok(&["put", "hurt", &"h".repeat(300)]);
+    let (err, code) = refused(&data, &[]);
+    assert!(code == Some(7) && err.contains("in use by another process"), "{err}");
+    let directory = server.stop();
+    let mode = data.join("arena").metadata().expect("there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "others may not read it");
+    let mut bytes = std::fs::read(data.join("arena")).expect("read");
+    let at = bytes.windows(9).position(|window| window == b"hhhhhhhhh").expect("it is there");
+    bytes[at + 100] ^= 1;
+    std::fs::write(data.join("arena"), bytes).expect("written");
+    let (err, code) = refused(&data, &[]);
+    assert!(
+        code == Some(7) && err.contains("is damaged: 1 entries") && err.contains("--accept-damage"),
+        "{err}"
+    );
+    let (err, code) = refused(&data, &["--memory", "128MiB"]);
+    assert!(code == Some(7) && err.contains("start it with the memory that it had"), "{err}");
+    let server = start(directory, &data, &["--accept-damage"]);
+    assert_eq!(server.ok(&["get", "whole"]), "w".repeat(300));
+    assert_eq!(server.run(&["get", "hurt"]).1, 1, "it was given up");
+    let directory = server.stop();
+    std::fs::remove_file(data.join("arena")).expect("removed");
+    let (err, code) = refused(&data, &[]);
+    assert!(code == Some(7) && err.contains("arena is missing") && err.contains("backup"), "{err}");
+    drop(directory);
+    let mut doctor = Command::new(program().get_program());
+    doctor.args(["doctor", "--data"]).arg(&data);
+    let output = finish(doctor, b"");
+    assert!(text(&output.stdout).contains("sync"), "{}", text(&output.stdout));
+}
