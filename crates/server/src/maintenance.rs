@@ -218,13 +218,14 @@ impl<Q: QueuePair> Maintenance<Q> {
     /// Sends new entries to the followers, applies committed ones, and frees segments that followers have
     /// released.
     fn replicate(&mut self, times: Timestamps) -> Pumped {
+        let may_write = self.may_write(times.now);
         let Maintenance { shared, context, group, .. } = self;
         let (Some(group), Some(stream)) = (group, &mut context.stream) else {
             return Pumped::Idle;
         };
         let pumped = group.replicator.pump(stream);
         // The next leader must know of all releases that were asked for, or it may not lead.
-        if !shared.core.holds_writes() {
+        if !shared.core.holds_writes() && may_write {
             group.ask_releases(shared, context);
         }
         let free = |segment| {

@@ -46,6 +46,13 @@ pub struct RequestStats {
     pub hints: u64,
 }
 
+impl RequestStats {
+    /// Those that write, unless a condition kept them from it.
+    pub fn writes(&self) -> u64 {
+        self.put + self.delete + self.increment + self.touch
+    }
+}
+
 /// The entry store.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct StoreStats {
@@ -182,7 +189,7 @@ pub struct Stats {
     /// Bytes registered with RDMA devices, and so locked: index, arena and rings, the memory of an ordered
     /// index, and the buffers of each connection.
     pub rdma_registered_bytes: u64,
-    /// Writes so far.
+    /// The last version drawn: writes so far, of a server that keeps no data.
     pub csn: u64,
     /// Items evicted.
     pub evicted: u64,

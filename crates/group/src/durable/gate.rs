@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use longarm_base::{Csn, Mutant, Nanos};
+use longarm_engine::stream::UNAPPLIED_MAX;
 use longarm_host::{Mutex, Pause};
 use longarm_store::progress::layout::DIRECTORY;
 
@@ -19,8 +20,9 @@ use super::options::Durability;
 use crate::stats::DiskStats;
 
 /// Positions of a stream that the scribe may be behind before the stream waits. The maintenance thread looks
-/// once a pass, which writes less than what is left of the directory.
-const BEHIND_MAX: u64 = DIRECTORY * 3 / 4;
+/// once a pass and once before it saves records, and writes no more at a time than may be unapplied: together
+/// what is left of the directory.
+const BEHIND_MAX: u64 = DIRECTORY - 2 * UNAPPLIED_MAX;
 /// Positions of a stream behind which the scribe is woken.
 const HURRY: u64 = DIRECTORY / 4;
 /// Versions below the ceiling that all threads together may draw between a look and the next.

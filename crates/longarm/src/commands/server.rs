@@ -49,7 +49,7 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
     let (stop, stopped) = channel();
     // Signals are watched before the server starts: a signal during the start stops it in good order, too.
     watch_signals(stop.clone())?;
-    if node.is_some() {
+    if node.is_some() || config.data.is_some() {
         crash_when_broken();
     }
     let groups = node.as_ref().map(Node::groups).transpose()?.unwrap_or_default();
@@ -71,7 +71,7 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
             "goodbye: {} clients were connected, {} items held, {} writes executed{}",
             report.clients,
             human::count(stats.iter().map(|stats| stats.items).sum()),
-            human::count(stats.iter().map(|stats| stats.csn).sum()),
+            human::count(stats.iter().map(|stats| stats.requests.writes()).sum()),
             if report.drained { "" } else { "; some requests were not answered in time" },
         ),
     );
@@ -84,7 +84,8 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
 }
 
 /// Has the process end when one of its threads breaks an invariant. A replica must not go on with the other
-/// threads; the rest of its groups do without it.
+/// threads; the rest of its groups do without it. A server that keeps its data goes on when it is started
+/// again.
 fn crash_when_broken() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

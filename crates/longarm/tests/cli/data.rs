@@ -4,7 +4,9 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
+use longarm_client::{Client, Options};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -41,7 +43,7 @@ fn what_was_loaded_is_there_after_kills_and_orderly_ends() {
                 server.ok(&["put", "gone", "x"]);
                 server.ok(&["del", "gone"]);
                 // What was acknowledged from memory is on disk when its window is over.
-                std::thread::park_timeout(std::time::Duration::from_millis(300));
+                std::thread::park_timeout(Duration::from_millis(300));
             }
             let stats: serde_json::Value =
                 serde_json::from_str(&server.ok(&["stats", "--json"])).expect("JSON");
@@ -121,4 +123,114 @@ fn damage_is_named_and_a_second_server_is_kept_out() {
     doctor.args(["doctor", "--data"]).arg(&data);
     let output = finish(doctor, b"");
     assert!(text(&output.stdout).contains("sync"), "{}", text(&output.stdout));
+}
+
+/// Keys of a lane: one client writes the numbers from 1 on to them, one key after the other.
+const LANE: u64 = 10;
+
+/// What a client knows of its lane.
+#[derive(Clone, Copy, Default)]
+struct Lane {
+    /// The last number that was acknowledged, and the last one that was sent.
+    acknowledged: u64,
+    sent: u64,
+    /// The last one that was acknowledged some time before the end.
+    settled: u64,
+}
+
+fn key(lane: u64, number: u64) -> Vec<u8> {
+    format!("lane {lane} key {}", number % LANE).into_bytes()
+}
+
+/// Writes numbers until the server is gone.
+fn write(address: &str, lane: u64, from: u64) -> Lane {
+    // Once the server is gone there is nothing to wait for.
+    let mut client = connect(address, 1);
+    let mut known = Lane { acknowledged: from, sent: from, settled: from };
+    let mut acknowledged = std::collections::VecDeque::new();
+    loop {
+        known.sent += 1;
+        let value = known.sent.to_le_bytes();
+        if client.put(&key(lane, known.sent), &value).is_err() {
+            let settled = |(at, _): &&(Instant, u64)| at.elapsed() > SETTLED;
+            known.settled = acknowledged.iter().rev().find(settled).map_or(from, |(_, number)| *number);
+            return known;
+        }
+        known.acknowledged = known.sent;
+        acknowledged.push_back((Instant::now(), known.sent));
+    }
+}
+
+/// The last number that is there. What is there is what the lane was at a moment.
+fn look(address: &str, lane: u64) -> u64 {
+    let mut client = connect(address, 20);
+    let there = (0..LANE).map(|at| client.get(&key(lane, at)).expect("read"));
+    let there: Vec<u64> = there
+        .map(|value| value.map_or(0, |value| u64::from_le_bytes(value.try_into().expect("a number"))))
+        .collect();
+    let last = there.iter().copied().max().unwrap_or(0);
+    for (at, &number) in (0..).zip(&there) {
+        let want = (0..LANE).map(|back| last.saturating_sub(back)).find(|number| number % LANE == at);
+        assert_eq!(number, want.unwrap_or(0), "lane {lane}: {there:?} was never there at one moment");
+    }
+    last
+}
+
+fn connect(address: &str, seconds: u64) -> Client {
+    let timeout = Duration::from_secs(seconds);
+    let options = Options { timeout, connect_timeout: timeout, ..Options::default() };
+    Client::connect(&address.parse().expect("an address"), options).expect("connected")
+}
+
+/// How long before a kill a write was acknowledged that must be there in `async` mode: the window, and what
+/// the server may be late by on a machine that is busy.
+const SETTLED: Duration = Duration::from_millis(1_500);
+
+/// The server is killed at any moment while three clients write, and started again. `LONGARM_KILLS` says how
+/// often; a test run has a few.
+#[test]
+fn acknowledged_writes_outlive_kills_at_any_moment() {
+    let kills: u64 = std::env::var("LONGARM_KILLS").map_or(3, |kills| kills.parse().expect("a number"));
+    for (durability, transport) in [("sync", "shm"), ("async", "shm"), ("sync", "tcp"), ("async", "tcp")] {
+        let home = TempDir::new().expect("a directory");
+        let data = home.path().join("data");
+        let mut lanes = [Lane::default(); 3];
+        for kill in 0..kills {
+            let directory = TempDir::new().expect("a directory");
+            let address = match transport {
+                "shm" => format!("shm:{}", directory.path().join("s").display()),
+                _ => "tcp://127.0.0.1:0".into(),
+            };
+            let data = data.display().to_string();
+            let flags = ["--data", &data, "--durability", durability, "--workers", "2"];
+            let mut server = Server::start_at(directory, address, &flags);
+            let address = server.address.clone();
+            let there = [0, 1, 2].map(|lane| look(&address, lane));
+            for (lane, (known, last)) in lanes.iter().zip(there).enumerate() {
+                let least = if durability == "sync" { known.acknowledged } else { known.settled };
+                assert!(
+                    (least..=known.sent).contains(&last),
+                    "{durability} over {transport}, lane {lane}: {last} is there, {least} was acknowledged"
+                );
+            }
+            std::thread::scope(|scope| {
+                let writers: Vec<_> = (0..)
+                    .zip(there)
+                    .map(|(lane, from)| {
+                        scope.spawn({
+                            let address = &address;
+                            move || write(address, lane, from)
+                        })
+                    })
+                    .collect();
+                std::thread::park_timeout(Duration::from_millis(40 + kill * 137 % 400));
+                server.signal(Signal::KILL);
+                wait(&mut server.child);
+                for (known, writer) in lanes.iter_mut().zip(writers) {
+                    *known = writer.join().expect("it wrote");
+                }
+            });
+        }
+        assert!(lanes.iter().all(|lane| lane.sent > 0));
+    }
 }
