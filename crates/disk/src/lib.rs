@@ -28,7 +28,7 @@ pub use arena_disk::{ArenaDisk, Found, Shape};
 pub use error::DiskError;
 pub use file::FileMedium;
 pub use medium::Medium;
-pub use note::{FLOORS_MAX, Note};
+pub use note::Note;
 pub use scribe::{Mark, Noted, Scribe};
 pub use sectors::{Fault, SectorMedium};
 pub use table::Line;

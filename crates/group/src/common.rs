@@ -9,7 +9,7 @@ use longarm_base::{Csn, Nanos, Term, UnixMillis};
 use longarm_engine::reclaim::Unaccounted;
 use longarm_engine::recover::{Recovered, Standby};
 use longarm_engine::session::{Sessions, ToldAges};
-use longarm_engine::stream::StreamPosition;
+use longarm_engine::stream::{Stream, StreamPosition};
 use longarm_engine::{Engine, EngineOptions, Eviction, Timestamps};
 use longarm_host::random;
 use longarm_index::control::Control;
@@ -319,11 +319,11 @@ impl Core {
         self.life.held.load(Ordering::Relaxed)
     }
 
-    /// Whether the disk lets a stream that has written so many positions write more now.
+    /// Whether the disk, if there is one, lets the thread that has this stream write more now.
     #[inline]
-    pub fn may_write(&self, stream: u16, written: u64, now: Nanos) -> bool {
-        let csn = || self.engine.csn();
-        self.disk.as_ref().is_none_or(|disk| disk.takes_writes(stream.into(), written, csn(), now))
+    pub fn may_write(&self, stream: Option<&Stream>, now: Nanos) -> bool {
+        let (Some(disk), Some(stream)) = (&self.disk, stream) else { return true };
+        disk.takes_writes(stream.number.into(), stream.written(), self.engine.csn(), now)
     }
 
     /// Whether the disk failed: no write can be kept.

@@ -82,10 +82,7 @@ impl FileVoteStore {
         // The file has no holes: a block that is there already is written without the journal.
         let copy = format!("{line:\n<COPY$}");
         write(&mut file, copy.repeat(COPIES).as_bytes(), 0)?;
-        on_disk(&file)?;
-        rename(&fresh, &self.path)?;
-        // The rename itself is on disk only when the directory is.
-        on_disk(&File::open(self.path.parent().unwrap_or(Path::new(".")))?)
+        appear(&file, &fresh, &self.path)
     }
 }
 
@@ -105,12 +102,12 @@ impl Line {
             true => "-".into(),
             false => hex(&members.encode()),
         };
-        signed(format!("longarm-promise 3 {number} {} {boot} {members}", term.bits()))
+        signed(SUM_KEY, format!("longarm-promise 3 {number} {} {boot} {members}", term.bits()))
     }
 
     fn parse(text: &str) -> Option<Line> {
         let (body, _) = text.rsplit_once(' ')?;
-        if signed(body.into()) != text {
+        if signed(SUM_KEY, body.into()) != text {
             return None;
         }
         let words: Vec<_> = body.split(' ').collect();
@@ -148,10 +145,18 @@ fn place_of(number: u64) -> usize {
     (number % COPIES as u64) as usize
 }
 
-/// The line with this text and its checksum.
-fn signed(body: String) -> String {
-    let sum = SumKey::new(SUM_KEY).sum(0, body.as_bytes());
+/// The line with this text and its checksum, under a key that is no secret.
+pub(crate) fn signed(key: u64, body: String) -> String {
+    let sum = SumKey::new(key).sum(0, body.as_bytes());
     format!("{body} {sum:016x}\n")
+}
+
+/// Gives a file that is complete its name, which it has from now on whatever happens.
+pub(crate) fn appear(file: &File, fresh: &Path, path: &Path) -> std::io::Result<()> {
+    on_disk(file)?;
+    rename(fresh, path)?;
+    // The rename itself is on disk only when the directory is.
+    on_disk(&File::open(path.parent().unwrap_or(Path::new(".")))?)
 }
 
 /// Makes a directory, and those above it that are not there. A directory is on disk when the one above it is.
@@ -354,10 +359,13 @@ mod tests {
     /// A line as it is in a file of a version without numbers.
     fn line_of_before(promise: &Promise) -> String {
         let Promise { term, boot, members } = promise;
-        signed(match members.list.is_empty() {
-            true => format!("longarm-promise 1 {} {boot}", term.bits()),
-            false => format!("longarm-promise 2 {} {boot} {}", term.bits(), hex(&members.encode())),
-        })
+        signed(
+            SUM_KEY,
+            match members.list.is_empty() {
+                true => format!("longarm-promise 1 {} {boot}", term.bits()),
+                false => format!("longarm-promise 2 {} {boot} {}", term.bits(), hex(&members.encode())),
+            },
+        )
     }
 
     /// A store in a directory, and what writes into its file from outside.

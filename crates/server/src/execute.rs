@@ -124,7 +124,7 @@ fn once(
     if execution.shared.core.has_no_disk() {
         return Executed::Answer(Outcome::of(Status::NoDisk));
     }
-    if !may_write(execution, times) {
+    if !execution.shared.core.may_write(execution.context.stream.as_ref(), times.now) {
         return wait_to_tell(stalled);
     }
     let engine = &execution.shared.core.engine;
@@ -159,13 +159,6 @@ fn once(
         session.record(operation, outcome, at);
     }
     at.map_or(Executed::Answer(outcome), |at| Executed::Later(outcome, at))
-}
-
-/// Whether the disk of a durable leader lets this thread write now.
-fn may_write(execution: &Execution<'_>, times: Timestamps) -> bool {
-    let core = &execution.shared.core;
-    let stream = execution.context.stream.as_ref();
-    stream.is_none_or(|stream| core.may_write(stream.number, stream.written(), times.now))
 }
 
 /// Whether an answer that no entry backs may be sent: under the lease, or if the mutant is on.

@@ -181,7 +181,8 @@ impl<Q: QueuePair> Maintenance<Q> {
             // A leader that forms has followers that catch up, and writes nothing yet. A leader that hands
             // over writes nothing more.
             let core = &self.shared.core;
-            let quiet = core.phase() == Phase::Forming || core.holds_writes() || !self.may_write(times.now);
+            let quiet = core.phase() == Phase::Forming || core.holds_writes();
+            let quiet = quiet || !core.may_write(self.context.stream.as_ref(), times.now);
             let sent = self.written();
             let replicated = self.replicate(times);
             let more = !quiet && self.pass(times);
@@ -204,12 +205,6 @@ impl<Q: QueuePair> Maintenance<Q> {
         }
     }
 
-    /// Whether the disk of a durable leader lets this thread write.
-    fn may_write(&self, now: Nanos) -> bool {
-        let (core, stream) = (&self.shared.core, self.context.stream.as_ref());
-        stream.is_none_or(|stream| core.may_write(stream.number, stream.written(), now))
-    }
-
     /// The number of written positions of its own stream.
     fn written(&self) -> u64 {
         self.context.stream.as_ref().map_or(0, Stream::written)
@@ -218,7 +213,7 @@ impl<Q: QueuePair> Maintenance<Q> {
     /// Sends new entries to the followers, applies committed ones, and frees segments that followers have
     /// released.
     fn replicate(&mut self, times: Timestamps) -> Pumped {
-        let may_write = self.may_write(times.now);
+        let may_write = self.shared.core.may_write(self.context.stream.as_ref(), times.now);
         let Maintenance { shared, context, group, .. } = self;
         let (Some(group), Some(stream)) = (group, &mut context.stream) else {
             return Pumped::Idle;

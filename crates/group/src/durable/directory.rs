@@ -1,6 +1,6 @@
 //! A directory with all that a server of its own keeps: who it is, what it promised, and its arena.
 
-use std::fs::{File, OpenOptions, rename};
+use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,11 @@ use std::sync::Arc;
 use longarm_base::Term;
 use longarm_disk::{ArenaDisk, DiskError, Found, Shape};
 use longarm_host::random;
-use longarm_memory::SumKey;
 use rustix::fs::FlockOperation;
 
 use crate::durable::options::{DiskSource, ReplicaDisk};
 use crate::options::StartError;
-use crate::vote_store::{FileVoteStore, VoteStore, make_dir};
+use crate::vote_store::{FileVoteStore, VoteStore, appear, make_dir, signed};
 
 /// The name of the file that says whose directory it is.
 const IDENTITY: &str = "identity";
@@ -35,9 +34,8 @@ pub(crate) struct Identity {
 impl Identity {
     /// `longarm-data 1 ID SUM_KEY HASH_KEY CHECKSUM`, numbers in hexadecimal, and a line's end.
     fn text(&self) -> String {
-        let body = format!("longarm-data 1 {:016x} {:016x} {:016x}", self.id, self.sum_key, self.hash_key);
-        let sum = SumKey::new(SUM_KEY).sum(0, body.as_bytes());
-        format!("{body} {sum:016x}\n")
+        let Identity { id, sum_key, hash_key } = self;
+        signed(SUM_KEY, format!("longarm-data 1 {id:016x} {sum_key:016x} {hash_key:016x}"))
     }
 
     fn parse(text: &str) -> Option<Identity> {
@@ -130,9 +128,7 @@ fn make(dir: &Path, identity: &Identity) -> std::io::Result<()> {
     let fresh = dir.join("identity.new");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
     file.write_all(identity.text().as_bytes())?;
-    file.sync_all()?;
-    rename(&fresh, dir.join(IDENTITY))?;
-    File::open(dir)?.sync_all()
+    appear(&file, &fresh, &dir.join(IDENTITY))
 }
 
 fn lock(file: &File) -> std::io::Result<()> {
