@@ -219,6 +219,24 @@ pub enum Mutant {
     ReuseEarly,
     /// The disk lets go of a segment whose freed line is not in the file (D5).
     LazyFree,
+    /// A follower's disk lets go of a segment before a note covers what made it needless (D5).
+    FreeUncovered,
+    /// A follower lets go of a segment that its disk has in use (D5).
+    FreeInMemory,
+    /// What a follower has in memory counts before it is on its disk (D1).
+    AckFromMemory,
+    /// A follower says that it is in sync before its disk is (D1).
+    SyncedInMemory,
+    /// A replica that began anew with what its disk has is taken to have all that it acknowledged (D1).
+    ClaimAcked,
+    /// A file that is given another start set does not say so (D4).
+    ForgetPartial,
+    /// A file that was being given another start set counts for its older term (D4).
+    TrustPartial,
+    /// A follower's disk goes on writing when the memory is about to change (D4).
+    DrainAfterReady,
+    /// What is left of an entry that was cut off stays in the file (D8).
+    KeepBroken,
     /// A copy of a page that was cut off stays in the file (D4).
     LeaveTorn,
     /// Damage below a floor is taken for the end of a stream (D8).

@@ -81,8 +81,8 @@ pub struct Scribe<M> {
     /// Those of entries that were named since the last batch.
     named_bytes: Vec<Stretch>,
     marks: VecDeque<Mark>,
-    /// The newest mark that the floors cover.
-    covered: Mark,
+    /// The newest mark that the floors cover; none at first.
+    covered: Option<Mark>,
     noted: Noted,
     /// Whether what the next note will say is more than what the last one says.
     due: bool,
@@ -102,16 +102,30 @@ impl<M: Medium> Scribe<M> {
         disk.write_table()?;
         // The note speaks of all this, so it follows the sync.
         disk.sync()?;
-        let streams = first.written.len();
-        let (named_bytes, marks, noted, buffer) = Default::default();
-        let (named, floors) = (vec![0; streams], vec![0; streams]);
-        let covered = Mark { written: vec![0; streams], ..first };
-        let mut scribe =
-            Scribe { disk, term, sync, named, floors, named_bytes, marks, covered, noted, due: true, buffer };
+        let mut scribe = Scribe::go_on(disk, term, sync, vec![0; first.written.len()]);
+        scribe.covered = Some(Mark { written: scribe.floors.clone(), ..first });
         let noted = scribe.write_note(false)?;
         scribe.disk.sync()?;
-        (scribe.noted, scribe.due) = (noted, false);
+        scribe.noted = noted;
         Ok(scribe)
+    }
+
+    /// Goes on in a term with a file that surely has its start set, and all entries below these floors, by
+    /// stream. No note says so yet: the first one follows the first mark.
+    pub fn go_on(disk: ArenaDisk<M>, term: Term, sync: bool, floors: Vec<u64>) -> Scribe<M> {
+        Scribe {
+            disk,
+            term,
+            sync,
+            named: floors.clone(),
+            floors,
+            named_bytes: Vec::new(),
+            marks: VecDeque::new(),
+            covered: None,
+            noted: Noted::default(),
+            due: false,
+            buffer: Vec::new(),
+        }
     }
 
     /// The file.
@@ -169,8 +183,13 @@ impl<M: Medium> Scribe<M> {
     }
 
     /// Writes all that was named, and syncs; with the note that is due, if there is one and it is wanted.
-    /// `copy` copies bytes of the arena out. Returns how many bytes of entries were written.
-    pub fn batch(&mut self, with_note: bool, mut copy: impl FnMut(u64, &mut [u8])) -> Result<u64, DiskError> {
+    /// `copy` copies bytes of the arena out, and says whether they are still what was named; if not, the
+    /// batch ends there, and nothing of it counts. Returns how many bytes of entries were written.
+    pub fn batch(
+        &mut self,
+        with_note: bool,
+        mut copy: impl FnMut(u64, &mut [u8]) -> bool,
+    ) -> Result<Option<u64>, DiskError> {
         if Mutant::NoteWithBatch.is_on() {
             self.cover();
         }
@@ -183,7 +202,9 @@ impl<M: Medium> Scribe<M> {
             for from in (start..end).step_by(CHUNK as usize) {
                 let len = CHUNK.min(end - from);
                 self.buffer.resize(len as usize, 0);
-                copy(from, &mut self.buffer);
+                if !copy(from, &mut self.buffer) {
+                    return Ok(None);
+                }
                 self.disk.write(from, &self.buffer)?;
                 bytes += len;
             }
@@ -193,20 +214,20 @@ impl<M: Medium> Scribe<M> {
             self.noted = noted;
         }
         self.cover();
-        Ok(bytes)
+        Ok(Some(bytes))
     }
 
     /// All that was named is in the file.
     fn cover(&mut self) {
         self.floors.clone_from(&self.named);
         while self.marks.front().is_some_and(|mark| is_covered(mark, &self.floors)) {
-            self.covered = self.marks.pop_front().expect("there is one");
+            self.covered = self.marks.pop_front();
         }
-        self.due = self.note(false) != self.noted.note;
+        self.due = self.note(false).is_some_and(|note| note != self.noted.note);
     }
 
     /// The leader ends in order: writes all that was named, and a note that says so.
-    pub fn end(&mut self, copy: impl FnMut(u64, &mut [u8])) -> Result<(), DiskError> {
+    pub fn end(&mut self, copy: impl FnMut(u64, &mut [u8]) -> bool) -> Result<(), DiskError> {
         self.batch(false, copy)?;
         self.noted = self.write_note(true)?;
         self.disk.sync()?;
@@ -215,16 +236,20 @@ impl<M: Medium> Scribe<M> {
     }
 
     /// Writes a note, which counts from the next sync on.
+    ///
+    /// # Panics
+    /// If no mark is covered.
     fn write_note(&mut self, ended: bool) -> Result<Noted, DiskError> {
-        let note = self.note(ended);
+        let note = self.note(ended).expect("a note rests on a mark");
         self.disk.write_note(&note)?;
-        Ok(Noted { note, at: self.covered.at })
+        Ok(Noted { note, at: self.covered.as_ref().map_or(Nanos(0), |mark| mark.at) })
     }
 
-    fn note(&self, ended: bool) -> Note {
-        let Mark { stable, ceiling, unix, items, reclaimed, .. } = self.covered;
+    fn note(&self, ended: bool) -> Option<Note> {
+        let &Mark { stable, ceiling, unix, items, reclaimed, .. } = self.covered.as_ref()?;
         let (number, term, sync, floors) = (0, self.term, self.sync, self.floors.clone());
-        Note { number, term, stable, ceiling, ended, sync, unix, items, reclaimed, floors }
+        let partial = false;
+        Some(Note { number, term, stable, ceiling, ended, sync, partial, unix, items, reclaimed, floors })
     }
 }
 

@@ -127,8 +127,11 @@ impl Leader {
 
     fn batch(&mut self) -> bool {
         let memory = self.store.memory();
-        let written =
-            self.scribe.batch(true, |at, into| longarm_memory::Words::copy_out(memory, at, into)).is_ok();
+        let copy = |at, into: &mut [u8]| {
+            longarm_memory::Words::copy_out(memory, at, into);
+            true
+        };
+        let written = self.scribe.batch(true, copy).is_ok();
         if written {
             self.said = self.csn;
         }

@@ -16,7 +16,9 @@ use longarm_replica::{CatchUp, CatchUpStep, Event, FollowerProgress, LetGo, page
 use longarm_store::segment::claim_number;
 use longarm_wire::{Answer, Ask, PAGE_REGION, SyncState};
 
+use crate::durable::options::Durability;
 use crate::follower::{Attachment, Follower};
+use crate::follower_disk::FollowerDisk;
 use crate::leader_term::LeaderTerm;
 use crate::peer::Peer;
 use crate::peer_channel::{Bulk, PeerError, Worth};
@@ -41,7 +43,10 @@ pub(crate) fn keep_caught_up<T: Transport>(
             "it says that it holds the term's start set, which it was never asked to adopt".into(),
         )
     })?;
-    let follower = Arc::new(Follower::new(peer.replica, streams, peer.commands.pause.clone()));
+    let disk = leader_term.core.disk.as_ref();
+    let disk = disk.map(|gate| FollowerDisk::new(gate.durability() == Durability::Sync, streams));
+    let follower = Follower::new(peer.replica, streams, peer.commands.pause.clone()).with_disk(disk);
+    let follower = Arc::new(follower);
     let mut links = peer.address.memories(leader_term.term, 2 + streams)?.into_iter();
     let mut link = || links.next().expect("as many as were asked for");
     let mut bulk = Bulk::new(link(), &worth);
@@ -323,12 +328,20 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
     /// A follower that counts must have all that the segments held, and all that made them needless. Its
     /// floors must say so, or a survey would find a gap where the segments were, and end there. The follower
     /// learns of the count last, since a replica that knows of fewer than another may not lead (`gather.rs`).
+    ///
+    /// A follower that keeps its data on a disk lets go when its file has the segments as free, too. The desk
+    /// hears of that.
     fn serve_releases(&mut self) -> Result<(), PeerError> {
         // Its floors are those that the heart last told it: what it had acknowledged a heartbeat ago.
         let progress = self.follower.progress();
-        let has = |written: &[u64], _| progress.may_let_go(written);
+        // Until it counts, its disk has nothing of this term.
+        let disk = self.follower.disk.as_ref().filter(|_| progress.synced);
+        let has = |written: &[u64], csn| {
+            progress.may_let_go(written) && disk.is_none_or(|disk| disk.may_let_go(written, csn))
+        };
         let LetGo { segments: asked, written, told } =
             self.leader_term.releases.lock().asked(self.follower.replica, has);
+        let asked = disk.map_or(asked.clone(), |disk| disk.not_asked(asked));
         if asked.is_empty() {
             let waits = !self.leader_term.releases.lock().is_done(self.follower.replica);
             if waits && self.follower.want_landed() {
@@ -346,6 +359,13 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
             // new one.
             self.tell_reclaimed(told)?;
             tell(self.leader_term, || Told::LetGo { replica: self.follower.replica, reclaimed: told });
+        }
+        if let Some(disk) = disk
+            && disk.free(&asked, told)
+        {
+            let desk = self.leader_term.core.disk.as_ref().and_then(|gate| gate.desk());
+            desk.into_iter().for_each(|desk| desk.notify());
+            return Ok(());
         }
         self.leader_term.releases.lock().let_go(self.follower.replica, &asked);
         self.leader_term.core.engine.relief.poke();

@@ -11,6 +11,9 @@
 //! counted, or told the follower: it is from there on that the follower is given entries when it comes back.
 //! So each thread looks again whether the follower is kept ([`is_kept`](Follower::is_kept)), after it noted
 //! what it learnt and before it counts that.
+//!
+//! What the follower has acknowledged is in its memory. Where only what is on disk counts, its disk says how
+//! much that is (`follower_disk.rs`), and the gate is told the lesser of the two.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -20,6 +23,7 @@ use longarm_host::{Mutex, Pause};
 use longarm_replica::{FollowerProgress, Releases, StreamProgress};
 use longarm_store::progress::ProgressWords;
 
+use crate::follower_disk::FollowerDisk;
 use crate::stats::FollowerStats;
 
 /// The segments that followers are asked to release, as the threads of a term share them.
@@ -37,6 +41,8 @@ pub(crate) struct Follower {
     /// Where the thread that catches the follower up sleeps.
     pub news: Arc<Pause>,
     streams: Vec<StreamCells>,
+    /// What its disk has, if the group's replicas keep their data on disks.
+    pub disk: Option<FollowerDisk>,
 }
 
 #[derive(Debug)]
@@ -59,7 +65,13 @@ impl Follower {
             floor: AtomicU64::new(0),
         };
         let streams = (0..streams).map(|_| cells()).collect();
-        Follower { replica, synced: AtomicBool::new(false), gone: AtomicBool::new(false), news, streams }
+        let (synced, gone) = (AtomicBool::new(false), AtomicBool::new(false));
+        Follower { replica, synced, gone, news, streams, disk: None }
+    }
+
+    /// The same with a disk.
+    pub fn with_disk(self, disk: Option<FollowerDisk>) -> Follower {
+        Follower { disk, ..self }
     }
 
     /// How far the follower is at this moment.
@@ -225,6 +237,13 @@ impl Attachment {
     /// The position below which the follower, once it is synced, surely has all entries.
     pub(crate) fn acked(&self) -> u64 {
         self.follower.acked(self.stream)
+    }
+
+    /// The position below which the follower's entries count: in its memory, or on its disk where that is what
+    /// counts.
+    pub(crate) fn counted(&self) -> u64 {
+        let acked = self.acked();
+        self.follower.disk.as_ref().map_or(acked, |disk| acked.min(disk.counted(self.stream)))
     }
 
     pub(crate) fn is_synced(&self) -> bool {

@@ -23,6 +23,7 @@ use longarm_wire::{
     ARENA_REGION, Bad, GroupTimes, PAGE_REGION, PeerHello, Purpose, RING_REGION, Refusal, RefusalCode,
 };
 
+use crate::inbox::Inbox;
 use crate::log::Log;
 use crate::options::GroupOptions;
 use crate::peer_channel::received;
@@ -53,6 +54,27 @@ pub(crate) struct PeerRequests<Q> {
 }
 
 impl<Q: QueuePair> PeerRequests<Q> {
+    /// Accepts a connection, with a ring for its messages; `grants` are lent beside that. Messages wake the
+    /// channel.
+    fn accept<I: Incoming<Qp = Q>>(
+        incoming: I,
+        hello: &PeerHello,
+        mut grants: Vec<Grant>,
+        channel: &Channel,
+    ) -> Result<PeerRequests<Q>, SetupError> {
+        let ring = RegionOptions { name: "longarm-peer".into(), bytes: RING_BYTES, backing: Backing::Memory };
+        let ring = Arc::new(Region::create(&ring)?);
+        grants.push(Grant { id: RING_REGION, region: ring.clone(), rights: Rights::WRITE });
+        let qp = incoming.accept(&[], grants, 0, channel)?;
+        let lent = |lent: &&Granted| lent.id == RING_REGION && lent.rights.allow(Rights::WRITE);
+        let bytes = qp.granted().iter().find(lent).map_or(0, |lent| lent.bytes);
+        if bytes < RING_MIN {
+            return Err(SetupError::Protocol("it lent no ring for answers".into()));
+        }
+        let mailbox = Mailbox::new(ring.memory().clone(), RING_REGION, bytes, MESSAGE_MAX);
+        Ok(PeerRequests { qp, mailbox, replica: hello.replica, life: hello.life })
+    }
+
     /// Takes the messages that have come; an error, perhaps without a reason, if the connection is over.
     /// Messages that come from now on wake the channel.
     pub fn hear<T>(
@@ -76,6 +98,18 @@ impl<Q: QueuePair> PeerRequests<Q> {
     }
 }
 
+/// Where the disks of followers connect to a leader.
+pub(crate) struct DeskDoor<Q> {
+    /// The leader's term.
+    pub term: Term,
+    /// How far its streams are.
+    pub progress: Arc<Region>,
+    /// The connections that were made.
+    pub new: Inbox<PeerRequests<Q>>,
+    /// Where the desk sleeps.
+    pub channel: Channel,
+}
+
 /// What the door's lock guards.
 struct State<Q> {
     /// The only term in which memory is lent; none while a fence is not over.
@@ -95,6 +129,8 @@ struct State<Q> {
     progress: Option<(Term, Arc<Region>)>,
     /// The connections of replicas that READ that.
     readers: Vec<Q>,
+    /// Where followers' disks report, while this replica leads.
+    desk: Option<Arc<DeskDoor<Q>>>,
     /// What [`Inbound::tidy`] finds.
     done: Completions,
 }
@@ -162,6 +198,7 @@ impl<Q: QueuePair> Inbound<Q> {
             leader: None,
             progress: None,
             readers: Vec::new(),
+            desk: None,
             done: Completions::new(16),
         });
         Inbound { options, times, role, memory, channel, log, state }
@@ -227,6 +264,7 @@ impl<Q: QueuePair> Inbound<Q> {
             Purpose::Talk | Purpose::Operate => self.admit_requests(incoming, hello),
             Purpose::Memory => self.admit_memory(incoming, hello),
             Purpose::Order => self.admit_reader(incoming, hello),
+            Purpose::Disk => self.admit_disk(incoming, hello),
         };
         if let Err(error) = admitted {
             self.log.say(&format!("replica {replica} did not get in: {error}"));
@@ -246,17 +284,7 @@ impl<Q: QueuePair> Inbound<Q> {
             reject(incoming, &Refusal::new(RefusalCode::Limit, "no room for a talk"));
             return Ok(());
         }
-        let ring = RegionOptions { name: "longarm-peer".into(), bytes: RING_BYTES, backing: Backing::Memory };
-        let ring = Arc::new(Region::create(&ring)?);
-        let grants = vec![Grant { id: RING_REGION, region: ring.clone(), rights: Rights::WRITE }];
-        let qp = incoming.accept(&[], grants, 0, &self.channel)?;
-        let lent = |lent: &&Granted| lent.id == RING_REGION && lent.rights.allow(Rights::WRITE);
-        let bytes = qp.granted().iter().find(lent).map_or(0, |lent| lent.bytes);
-        if bytes < RING_MIN {
-            return Err(SetupError::Protocol("it lent no ring for answers".into()));
-        }
-        let mailbox = Mailbox::new(ring.memory().clone(), RING_REGION, bytes, MESSAGE_MAX);
-        let requests = PeerRequests { qp, mailbox, replica: hello.replica, life: hello.life };
+        let requests = PeerRequests::accept(incoming, hello, Vec::new(), &self.channel)?;
         let mut state = self.state.lock();
         if operates {
             state.operators.push(requests)
@@ -265,6 +293,26 @@ impl<Q: QueuePair> Inbound<Q> {
         }
         drop(state);
         self.channel.notify();
+        Ok(())
+    }
+
+    /// Sets where the disks of followers report, while this replica leads.
+    pub(crate) fn set_desk(&self, desk: Option<Arc<DeskDoor<Q>>>) {
+        let before = std::mem::replace(&mut self.state.lock().desk, desk);
+        before.iter().for_each(|desk| desk.new.close());
+    }
+
+    /// Lets the disk of a follower report, if this replica leads in its term.
+    fn admit_disk<I: Incoming<Qp = Q>>(&self, incoming: I, hello: &PeerHello) -> Result<(), SetupError> {
+        let desk = self.state.lock().desk.clone().filter(|desk| desk.term == hello.term);
+        let Some(desk) = desk.filter(|_| hello.ring_bytes >= RING_MIN) else {
+            reject(incoming, &self.not_leader());
+            return Ok(());
+        };
+        let region = desk.progress.clone();
+        let grants = vec![Grant { id: PROGRESS_REGION, region, rights: Rights::READ }];
+        desk.new.put(PeerRequests::accept(incoming, hello, grants, &desk.channel)?);
+        desk.channel.notify();
         Ok(())
     }
 

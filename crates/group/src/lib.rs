@@ -27,6 +27,7 @@ mod common;
 mod durable;
 mod events;
 mod follower;
+mod follower_disk;
 mod heart;
 mod held;
 mod inbound;

@@ -33,6 +33,7 @@ use longarm_replica::page::{self, Beat};
 use longarm_replica::{Action, Event, Group, KeptMemory, Machine, PersistentState, Prepare, Role, RoleKind};
 use longarm_wire::{Answer, Ask, PLACES_MAX, ReplicaReport, STREAMS_MAX, SyncState};
 
+use self::disk::NodeDisk;
 use self::leader_handle::LeaderHandle;
 use self::peer_handle::{PeerHandle, founders};
 use self::standby_index::StandbyIndex;
@@ -41,7 +42,7 @@ use super::install;
 use crate::checked_arena::CheckedArena;
 use crate::common::{CoreOptions, Lent};
 use crate::durable::kept;
-use crate::durable::options::ReplicaDisk;
+use crate::durable::slot::DiskSlot;
 use crate::events::Events;
 use crate::held::Contents;
 use crate::inbound::{Inbound, PeerRequests, twins};
@@ -92,8 +93,8 @@ pub(crate) struct Node<T: Transport> {
     /// What the replica found in its memory, which no leader has written to since.
     scan: Option<ArenaScan>,
     standby: StandbyIndex,
-    /// The disk of the arena, if it has one, while this replica does not lead.
-    disk: Option<ReplicaDisk>,
+    /// The disk of the arena, if it has one.
+    disk: Option<NodeDisk>,
     /// No version up to this one is drawn again.
     ceiling: Csn,
     /// The steps of the attempt to lead that is under way.
@@ -123,6 +124,7 @@ impl<T: Transport> Node<T> {
         let me = group_options.check()?;
         let vote_store = |error| StartError::Os("read what this replica promised", error);
         let promise = group_options.vote_store.load().map_err(vote_store)?;
+        let forgot = promise.is_none();
         let Promise { term, boot, members: known } = promise.unwrap_or_default();
         let (arena, kept) = kept::arena(lent.arena.memory(), page.memory(), &group_options, &options.log)?;
         // Whoever holds the start set of a term has promised it.
@@ -139,11 +141,14 @@ impl<T: Transport> Node<T> {
         let life = chance.max(1);
         let state = PersistentState { members, promised: term, sync: kept.sync };
         let mut machine = Machine::new(me, state, group_options.timing, chance, now());
-        // The replica promised nothing, or its disk is another one than it was.
-        if term == Term::ZERO {
+        // The replica promised nothing, or what it promised is lost. Nobody else knows it of a replica alone.
+        if term == Term::ZERO || (forgot && !group_options.is_alone()) {
             machine = machine.blank(life, group_options.first_rest());
         }
         let told = Arc::new(Mutex::new(Standing::of(group_options.id, &machine)));
+        let disk = group_options.durable.as_ref().map(|durable| {
+            NodeDisk::new(DiskSlot::new(kept.disk), durable.durability, machine.sync())
+        });
         Ok(Node {
             events: Arc::new(Events::new(channel.clone())),
             peers: BTreeMap::new(),
@@ -171,7 +176,7 @@ impl<T: Transport> Node<T> {
             transferee: None,
             leading: None,
             scan: None,
-            disk: kept.disk,
+            disk,
             ceiling: kept.ceiling,
             takeover: Takeover::default(),
             told,
@@ -232,6 +237,7 @@ impl<T: Transport> Node<T> {
             self.hear();
             self.hear_operators();
             self.go_on_leaving();
+            self.leave_a_failed_disk();
             self.advance_standby();
             self.tell();
             self.say_if_lost();
@@ -242,6 +248,7 @@ impl<T: Transport> Node<T> {
         if self.leading.is_some() {
             self.step_down(false);
         }
+        self.disk = None;
         self.part_with_all();
     }
 
@@ -282,6 +289,7 @@ impl<T: Transport> Node<T> {
             self.requests.push(requests);
         }
         self.inbound.tidy();
+        self.hear_disk();
         self.tick();
         if let Some(term) = Term::from_bits(self.page.memory().load(page::RELEASED))
             && term != Term::ZERO
@@ -422,6 +430,7 @@ impl<T: Transport> Node<T> {
             Action::Enlist(_) | Action::Dismiss(_) => {}
             Action::Deny(why) => self.deny(why),
             Action::Agreed(members) => self.agreed(members),
+            Action::Answer(replica, Answer::Synced { term }) => self.say_synced(replica, term),
             Action::Answer(replica, answer) => self.answer(replica, &answer),
             Action::Prepare(prepare) => self.prepare(&prepare),
             Action::Adopt { term, reclaimed, floors } => {
@@ -436,6 +445,7 @@ impl<T: Transport> Node<T> {
             Action::CaughtUp(term) => {
                 self.standby.go_on(term);
                 self.order_to_follow(term);
+                self.disk_to_follow(term);
             }
             Action::Install(start) => {
                 self.takeover.note(Step::Gathered, now());
@@ -458,6 +468,7 @@ impl<T: Transport> Node<T> {
 
     fn promise(&mut self, term: Term) -> Event {
         self.scan = None;
+        self.rest_disk();
         let promise = Promise { term, boot: self.boot, members: self.machine.members().clone() };
         let kept = match Mutant::ForgetPromise.is_on() {
             false => self.group_options.vote_store.store(&promise).map_err(|error| error.to_string()),
@@ -562,7 +573,13 @@ impl<T: Transport> Node<T> {
         }
         self.standby.keep(prepare, &self.arena.sums);
         self.order.prepare(prepare);
+        self.prepare_disk(prepare.kept);
         let held = match prepare.kept {
+            // Of what it had acknowledged from memory, this replica has what its disk had.
+            KeptMemory::Term if self.began_from_disk(prepare.term) => {
+                let scan = self.scan_unless(scan, prepare.term);
+                SyncState::Disk(scan.lens(&vec![u64::MAX; usize::from(prepare.streams)]))
+            }
             KeptMemory::Term => SyncState::Term,
             KeptMemory::Base => {
                 let known = least(&self.floors(), &prepare.cuts);

@@ -8,7 +8,7 @@ use longarm_engine::CreateEngineError;
 use longarm_fabric::{Address, Member, RegionFailure, SetupError};
 use longarm_replica::{Group, Timing};
 
-use crate::durable::options::Durable;
+use crate::durable::options::{Durability, Durable};
 use crate::vote_store::VoteStore;
 
 /// For how many election times the replicas of a new group let the one stand that is to lead it first.
@@ -37,7 +37,8 @@ pub struct GroupOptions {
     pub hash_key: u64,
     /// Keeps what this replica promised.
     pub vote_store: Arc<dyn VoteStore>,
-    /// The disk of its arena, if it has one. Only a group of one replica may have one.
+    /// The disk of its arena, if it has one. All replicas of a group have one, with the same durability, or none
+    /// has.
     pub durable: Option<Durable>,
 }
 
@@ -50,10 +51,17 @@ impl GroupOptions {
             return Ok(self.replica);
         }
         let replicas: Vec<_> = self.members.iter().map(|member| member.replica).collect();
-        if self.durable.is_some() && replicas.len() > 1 {
-            return Err(wrong("a group of several replicas does not keep its data on disks yet".into()));
+        let loses = |durable: &Durable| durable.durability != Durability::Sync;
+        if self.durable.as_ref().is_some_and(loses) && replicas.len() > 1 {
+            let text = "a group of several replicas keeps its data on disks in `sync` mode alone".to_string();
+            return Err(wrong(text));
         }
         Group::new(self.replica, &replicas).map(|group| group.me()).map_err(|error| wrong(error.to_string()))
+    }
+
+    /// Whether the group has no other replicas, and none to be added to.
+    pub(crate) fn is_alone(&self) -> bool {
+        !self.joins && self.members.len() == 1
     }
 
     /// How long the replica lets another stand first. Only the replicas of a new group wait: later, one

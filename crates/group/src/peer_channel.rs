@@ -8,7 +8,7 @@ use longarm_base::limits::READ_MAX;
 use longarm_base::{Mutant, Nanos, Place, ReplicaId, Term};
 use longarm_fabric::ring::Mailbox;
 use longarm_fabric::{
-    Address, Completion, Completions, ConnectRequest, Grant, Granted, Login, Op, PostError, QueuePair,
+    Address, Channel, Completion, Completions, ConnectRequest, Grant, Granted, Login, Op, PostError, QueuePair,
     Rights, SetupError, Ticket, Transport, WRITE_MAX,
 };
 use longarm_host::{Mutex, at_once, now};
@@ -21,6 +21,8 @@ use crate::{MESSAGE_MAX, RING_BYTES};
 const AT_ONCE: usize = 8;
 /// The number of completions taken in one poll.
 const POLL: usize = 64;
+/// The longest READ of how far a leader's streams are, in bytes.
+pub(crate) const LANDING: u32 = 64 << 10;
 
 /// How to reach a replica.
 pub(crate) struct PeerAddress<T> {
@@ -100,15 +102,30 @@ impl<T: Transport> PeerAddress<T> {
 
     /// Opens a channel, for questions or for orders.
     pub fn channel_for(&self, purpose: Purpose) -> Result<PeerChannel<T::Qp>, SetupError> {
+        self.channel_of(purpose, Term::ZERO, 0)
+    }
+
+    /// Opens a channel to the leader of `term`, on which the disk of this replica reports, and over which it
+    /// READs as much as [`LANDING`] bytes of how far the leader's streams are.
+    pub fn disk(&self, term: Term) -> Result<PeerChannel<T::Qp>, SetupError> {
+        self.channel_of(Purpose::Disk, term, LANDING)
+    }
+
+    fn channel_of(
+        &self,
+        purpose: Purpose,
+        term: Term,
+        landing: u32,
+    ) -> Result<PeerChannel<T::Qp>, SetupError> {
         let ring = RegionOptions { name: "longarm-peer".into(), bytes: RING_BYTES, backing: Backing::Memory };
         let ring = Arc::new(Region::create(&ring)?);
         let grants = vec![Grant { id: RING_REGION, region: ring.clone(), rights: Rights::WRITE }];
-        let qp = self.connect(purpose, Term::ZERO, grants, 0)?;
+        let qp = self.connect(purpose, term, grants, landing)?;
         let lent = |lent: &&Granted| lent.id == RING_REGION && lent.rights.allow(Rights::WRITE);
         let bytes = qp.granted().iter().find(lent).map(|lent| lent.bytes);
         let bytes = bytes.ok_or_else(|| SetupError::Protocol("the replica lent no ring".into()))?;
         let mailbox = Mailbox::new(ring.memory().clone(), RING_REGION, bytes, MESSAGE_MAX);
-        Ok(PeerChannel { qp, mailbox, done: Completions::new(POLL) })
+        Ok(PeerChannel { qp, mailbox, done: Completions::new(POLL), arrived: Vec::new() })
     }
 }
 
@@ -144,6 +161,8 @@ pub(crate) struct PeerChannel<Q> {
     qp: Q,
     mailbox: Mailbox,
     done: Completions,
+    /// Messages that came while a READ was waited for.
+    arrived: Vec<Vec<u8>>,
 }
 
 impl<Q: QueuePair> PeerChannel<Q> {
@@ -178,11 +197,63 @@ impl<Q: QueuePair> PeerChannel<Q> {
 
     /// Takes the messages that have come.
     pub fn take<M>(&mut self, decode: impl Fn(&[u8]) -> Result<M, Bad>) -> Result<Vec<M>, PeerError> {
+        let bad = |bad: Bad| PeerError::Broken(bad.to_string());
+        let before = self.arrived.drain(..).map(|bytes| decode(&bytes).map_err(bad));
+        let mut messages = before.collect::<Result<Vec<M>, _>>()?;
         match received(&mut self.qp, &mut self.mailbox, &mut self.done, decode) {
-            Ok(Some(messages)) => Ok(messages),
-            Ok(None) => Err(self.broken()),
-            Err(bad) => Err(PeerError::Broken(bad)),
+            Ok(Some(more)) => messages.extend(more),
+            Ok(None) if messages.is_empty() => return Err(self.broken()),
+            // Messages that came before the end of the connection count.
+            Ok(None) => {}
+            Err(bad) => return Err(PeerError::Broken(bad)),
         }
+        Ok(messages)
+    }
+
+    /// READs a place that fits the landing buffer.
+    pub fn read(&mut self, from: Place, until: Nanos) -> Result<&[u8], PeerError> {
+        if !self.qp.read_now(from, 0) {
+            self.qp.post(Op::Read { from, into: 0 }, Ticket(0)).map_err(|_| self.broken())?;
+            self.qp.ring();
+            while !self.is_read()? {
+                if now() >= until {
+                    return Err(PeerError::Late);
+                }
+                self.qp.wait(Duration::from_millis(1));
+            }
+        }
+        Ok(self.qp.landing(0, from.len))
+    }
+
+    /// Whether the READ that is under way is complete.
+    fn is_read(&mut self) -> Result<bool, PeerError> {
+        let mut read = false;
+        self.qp.poll(&mut self.done);
+        for completion in self.done.drain() {
+            match completion {
+                Completion::Done(_, Ok(_)) => read = true,
+                Completion::Done(_, Err(error)) => return Err(PeerError::Broken(error.to_string())),
+                Completion::Arrived { imm, len } => {
+                    let came = self.mailbox.receive(imm, len).map_err(|e| PeerError::Broken(e.to_string()))?;
+                    self.arrived.extend(came.then(|| self.mailbox.message().to_vec()));
+                }
+                Completion::Message { .. } => return Err(PeerError::Confused),
+            }
+        }
+        if !read && self.qp.state().is_err() {
+            return Err(self.broken());
+        }
+        Ok(read)
+    }
+
+    /// From now on whatever comes wakes who sleeps on the channel.
+    pub fn sleep_on(&mut self, channel: &Channel) -> Result<(), PeerError> {
+        self.qp.attend(channel).map_err(PeerError::from)
+    }
+
+    /// Whether nothing has come: what comes from now on wakes the channel that it sleeps on.
+    pub fn may_sleep(&mut self) -> bool {
+        self.arrived.is_empty() && !self.qp.arm()
     }
 
     /// Sleeps until something comes.

@@ -130,9 +130,13 @@ pub struct CatchUp {
 
 impl CatchUp {
     /// A follower that holds this. `left` are the floors that it left with, or was last asked to adopt the
-    /// term with. `None` if that cannot be: only who was asked to adopt the term holds its start set.
+    /// term with; who began anew with what its disk has says itself what that is. `None` if that cannot be: only who was asked to adopt the term holds its start set.
     pub fn new(held: SyncState, left: Option<Vec<u64>>) -> Option<CatchUp> {
-        let left = if held == SyncState::Term { left? } else { Vec::new() };
+        let left = match &held {
+            SyncState::Term => left?,
+            SyncState::Disk(lens) => lens.clone(),
+            SyncState::Nothing | SyncState::Base(_) => Vec::new(),
+        };
         let (needed, over) = Default::default();
         let mut it = CatchUp { held, left, at: 0, needed, over };
         it.skip();
@@ -164,7 +168,7 @@ impl CatchUp {
         match self.held {
             SyncState::Nothing => Has::Nothing,
             SyncState::Base(_) => Has::Base,
-            SyncState::Term => Has::Term,
+            SyncState::Term | SyncState::Disk(_) => Has::Term,
         }
     }
 
@@ -198,7 +202,7 @@ impl CatchUp {
     /// then made of it. A WRITE of the same entry that lands after that look, as it may once it has
     /// completed, brings another bit.
     pub fn pushed(&self, progress: &FollowerProgress) -> Vec<Range<u64>> {
-        let anew = self.held != SyncState::Term || Mutant::PushAnew.is_on();
+        let anew = self.has() != Has::Term || Mutant::PushAnew.is_on();
         let from = |stream: usize| if anew { 0 } else { self.left.get(stream).copied().unwrap_or(0) };
         let until = |at: &StreamProgress| at.start.filter(|_| !Mutant::PushTwice.is_on()).unwrap_or(u64::MAX);
         progress.streams.iter().enumerate().map(|(stream, at)| from(stream)..until(at)).collect()
@@ -314,6 +318,8 @@ mod tests {
         assert!(term.lengths().is_empty());
         assert!(CatchUp::new(SyncState::Term, None).is_none(), "nobody asked it to adopt the term");
         assert!(CatchUp::new(SyncState::Nothing, None).is_some());
+        let disk = CatchUp::new(SyncState::Disk(vec![3]), Some(vec![9])).expect("it says what it has");
+        assert_eq!((disk.left(), disk.pushed(&progress)), (&[3][..], vec![3..12, 0..4]));
     }
 
     /// What is pushed into a use that is over there could land over the next one.

@@ -179,6 +179,21 @@ impl SegmentUse {
         }
     }
 
+    /// Shows the rooms that bear the mark of this use, also if what they held is void, with positions from
+    /// `from` on: where each is, and the bytes of the entry that is whole there, if one is.
+    pub fn marked(&self, arena: ArenaView<'_>, from: u64, visit: &mut dyn FnMut(u64, Option<u32>)) {
+        let ArenaView { memory, sums } = arena;
+        let (room, rooms) = self.line.rooms();
+        let mut bytes = Vec::new();
+        for i in written(memory, self.segment, room, rooms, 0) {
+            let offset = segment_at(self.segment) + i * room;
+            if self.line.marks(memory, offset) && memory.load(offset + layout::POSITION) >= from {
+                let whole = self.line.entry_in(memory, sums, offset, room, &mut bytes);
+                visit(offset, whole.map(|(place, _)| place.len));
+            }
+        }
+    }
+
     /// Shows every whole entry of this use in the rooms from `from` on, until it has shown `most` or seen the
     /// last; the room to go on from, if it has not.
     pub fn visit(

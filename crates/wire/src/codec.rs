@@ -73,3 +73,16 @@ pub(crate) fn replica(number: impl TryInto<u8>) -> Result<ReplicaId, Bad> {
     let replica = number.try_into().ok().map(ReplicaId).filter(|replica| *replica <= ReplicaId::MAX);
     replica.ok_or(Bad("a replica out of range"))
 }
+
+pub(crate) fn yes(fields: &mut Fields<'_>) -> Result<bool, Bad> {
+    match fields.u64()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Bad("neither yes nor no")),
+    }
+}
+
+pub(crate) fn count(fields: &mut Fields<'_>, most: usize) -> Result<usize, Bad> {
+    let count = fields.u64()?;
+    if count > most as u64 { Err(Bad("a list too long")) } else { Ok(count as usize) }
+}

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod codec;
+mod disk;
 mod hello;
 mod members;
 mod operator;
@@ -17,6 +18,7 @@ mod scan;
 mod versions;
 
 pub use codec::Bad;
+pub use disk::{DiskMark, DiskReply, FREED_MAX};
 pub use hello::{Hello, Welcome};
 pub use members::{ADDRESS_MAX, MEMBERS_MAX, MemberAt, Members};
 pub use operator::{Deny, OperatorReply, Order, Stay};

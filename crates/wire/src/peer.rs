@@ -20,7 +20,7 @@
 
 use longarm_base::{Nanos, ReplicaId, Term};
 
-use crate::codec::{Bad, Fields, Out, kind, replica, take_term};
+use crate::codec::{Bad, Fields, Out, count, kind, replica, take_term, yes};
 use crate::versions::{PEER_MARK, VERSIONS, Versions};
 use crate::{MEMBERS_MAX, Members};
 
@@ -69,6 +69,9 @@ pub enum Purpose {
     Operate = 3,
     /// A replica READs how far the streams of the term's leader are.
     Order = 4,
+    /// A replica that keeps the term's entries on its disk hears how far the streams of the leader are, READs
+    /// where their entries are, and says what it keeps (`disk.rs`).
+    Disk = 5,
 }
 
 /// How much of a stream a replica holds.
@@ -266,6 +269,9 @@ pub enum SyncState {
     Base(Vec<u64>),
     /// The start set of this very term, and whatever was acknowledged since.
     Term,
+    /// The start set of this very term, and its streams up to these lengths: the replica began anew with what
+    /// its disk has.
+    Disk(Vec<u64>),
 }
 
 impl PeerHello {
@@ -306,6 +312,7 @@ impl PeerHello {
             2 => Purpose::Memory,
             3 => Purpose::Operate,
             4 => Purpose::Order,
+            5 => Purpose::Disk,
             _ => return Err(Bad("unknown purpose of a connection")),
         };
         let (term, ring_bytes) = (take_term(&mut fields)?, fields.u64()?);
@@ -477,6 +484,10 @@ impl Answer {
                         out.list(lens);
                     }
                     SyncState::Term => out.u64(2),
+                    SyncState::Disk(lens) => {
+                        out.u64(3);
+                        out.list(lens);
+                    }
                 }
             }
             Answer::Synced { term } => {
@@ -544,6 +555,7 @@ impl Answer {
                     0 => SyncState::Nothing,
                     1 => SyncState::Base(list(&mut fields)?),
                     2 => SyncState::Term,
+                    3 => SyncState::Disk(list(&mut fields)?),
                     _ => return Err(Bad("unknown state of a follower's memory")),
                 };
                 Answer::Ready { term, held }
@@ -570,19 +582,6 @@ impl Answer {
 
 fn word_node(fields: &mut Fields<'_>) -> Result<ReplicaId, Bad> {
     replica(u32::try_from(fields.u64()?).map_err(|_| Bad("a replica out of range"))?)
-}
-
-fn yes(fields: &mut Fields<'_>) -> Result<bool, Bad> {
-    match fields.u64()? {
-        0 => Ok(false),
-        1 => Ok(true),
-        _ => Err(Bad("neither yes nor no")),
-    }
-}
-
-fn count(fields: &mut Fields<'_>, most: usize) -> Result<usize, Bad> {
-    let count = fields.u64()?;
-    if count > most as u64 { Err(Bad("a list too long")) } else { Ok(count as usize) }
 }
 
 fn list(fields: &mut Fields<'_>) -> Result<Vec<u64>, Bad> {

@@ -25,7 +25,8 @@ fn members() -> impl Strategy<Value = Members> {
 
 fn hellos() -> impl Strategy<Value = PeerHello> {
     let purposes =
-        prop_oneof![Just(Purpose::Talk), Just(Purpose::Memory), Just(Purpose::Operate), Just(Purpose::Order)];
+        prop_oneof![Just(Purpose::Talk), Just(Purpose::Memory), Just(Purpose::Operate), Just(Purpose::Order),
+            Just(Purpose::Disk)];
     (any::<[u64; 5]>(), 0..=ReplicaId::MAX.0, terms(), purposes).prop_map(
         |([group, ring_bytes, promise, keep, life], replica, term, purpose)| PeerHello {
             group,
@@ -68,7 +69,8 @@ fn answers() -> impl Strategy<Value = Answer> {
     let entry = |(position, offset, len): (u64, u64, u32)| EntryAt { position, offset, len };
     let entries = proptest::collection::vec(any::<(u64, u64, u32)>().prop_map(entry), 0..20);
     let held =
-        prop_oneof![Just(SyncState::Nothing), lists().prop_map(SyncState::Base), Just(SyncState::Term)];
+        prop_oneof![Just(SyncState::Nothing), lists().prop_map(SyncState::Base), Just(SyncState::Term),
+            lists().prop_map(SyncState::Disk)];
     prop_oneof![
         (terms(), any::<bool>()).prop_map(|(term, yes)| Answer::PreVote { term, yes }),
         (terms(), any::<bool>()).prop_map(|(term, changed)| Answer::Kept { term, changed }),
@@ -149,6 +151,22 @@ proptest! {
             let seen = (cut >= request.header().len() + key.len()).then_some(&key[..]);
             prop_assert_eq!(Request::peek_key(&message[..cut]), seen);
         }
+    }
+
+    #[test]
+    fn what_a_leader_and_a_disk_say_comes_back(
+        words: [u64; 6], hurry: bool, failed: bool, written in lists(),
+        freed in proptest::collection::vec(any::<u32>(), 0..9),
+    ) {
+        let [number, stable, ceiling, unix, items, told] = words;
+        let (stable, ceiling) = (Csn(stable), Csn(ceiling));
+        let mark = DiskMark { number, stable, ceiling, unix, items, told, hurry, written, freed };
+        prop_assert_eq!(DiskMark::decode(&mark.encode()), Ok(mark.clone()));
+        prop_assert!(is_whole(&mark.encode(), DiskMark::decode));
+        let reply = DiskReply { kept: number, noted: told, failed };
+        prop_assert_eq!(DiskReply::decode(&reply.encode()), Ok(reply));
+        prop_assert!(is_whole(&reply.encode(), DiskReply::decode));
+        prop_assert!(DiskReply::decode(&mark.encode()).is_err());
     }
 
     #[test]

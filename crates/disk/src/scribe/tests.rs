@@ -52,8 +52,14 @@ impl Leader {
         Mark { stable: Csn(self.csn), ceiling: Csn(self.csn + 100), written, ..Mark::default() }
     }
 
+    fn copy(&self, at: u64, into: &mut [u8]) -> bool {
+        into.copy_from_slice(&self.arena[at as usize..][..into.len()]);
+        true
+    }
+
     fn batch(&self, scribe: &mut Scribe<SectorMedium>) -> Result<u64, DiskError> {
-        scribe.batch(true, |at, into| into.copy_from_slice(&self.arena[at as usize..][..into.len()]))
+        let written = scribe.batch(true, |at, into| self.copy(at, into))?;
+        Ok(written.expect("nothing changes"))
     }
 
     /// Whether the file has an entry, and its line.
@@ -134,8 +140,7 @@ fn a_server_that_ends_in_order_has_noted_all_that_it_wrote() {
     (0..5).for_each(|i| leader.write(i % 2, &mut scribe));
     scribe.mark(leader.mark());
     assert_eq!(scribe.waiting(), 5 * ENTRY);
-    let arena = leader.arena.clone();
-    scribe.end(|at, into| into.copy_from_slice(&arena[at as usize..][..into.len()])).expect("ended");
+    scribe.end(|at, into| leader.copy(at, into)).expect("ended");
     let note = scribe.noted().note.clone();
     assert_eq!((note.floors.as_slice(), note.stable, note.ended), (&[3, 2][..], Csn(5), true));
     let (_, found) = ArenaDisk::open(medium, SHAPE).expect("opened");
@@ -180,6 +185,41 @@ fn a_note_covers_what_was_written_and_drawn_at_a_moment() {
     assert!(scribe.noted().covers(&[2, 2], Csn(4)));
     assert!(!scribe.noted().covers(&[3, 2], Csn(4)) && !scribe.noted().covers(&[2, 2], Csn(5)));
     assert!(!scribe.noted().covers(&[2, 2, 1], Csn(4)), "a stream that it does not name");
+}
+
+/// A replica that is about to be overwritten by another leader must not have that written as this term's.
+#[test]
+fn a_batch_that_is_given_up_counts_for_nothing() {
+    let (mut scribe, medium) = scribe();
+    let mut leader = Leader::new();
+    leader.write(0, &mut scribe);
+    scribe.mark(leader.mark());
+    let syncs = medium.syncs();
+    assert_eq!(scribe.batch(true, |_, _| false).expect("no failure"), None);
+    assert_eq!((scribe.floors(), medium.syncs()), (&[0, 0][..], syncs));
+    assert_eq!(scribe.noted().note.stable, Csn(0));
+}
+
+/// A follower's file has the start set, and some of the term's entries, before any note says so.
+#[test]
+fn who_goes_on_with_a_file_notes_nothing_before_the_first_mark_is_covered() {
+    let (begun, medium) = scribe();
+    let before = begun.noted().note.clone();
+    let next = Term::new(8, ReplicaId(1));
+    let mut scribe = Scribe::go_on(begun.into_disk(), next, true, vec![1, 0]);
+    let mut leader = Leader::new();
+    leader.csn = 1;
+    leader.versions[0].push(1);
+    let note = || ArenaDisk::open(medium.clone(), SHAPE).expect("opened").1.note.expect("a note");
+    leader.write(1, &mut scribe);
+    leader.batch(&mut scribe).expect("written");
+    assert!(scribe.is_settled(), "nothing is marked");
+    assert_eq!((scribe.floors(), note().term), (&[1, 1][..], before.term));
+    scribe.mark(leader.mark());
+    assert!(!scribe.is_settled());
+    (0..2).for_each(|_| _ = leader.batch(&mut scribe).expect("written"));
+    let found = note();
+    assert_eq!((found.term, found.stable, &found.floors[..]), (next, Csn(2), &[1, 1][..]));
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! What the scribe of a leader's disk and the threads of the term share.
+//! What the threads of a leader's term share with those that see to disks: the scribe of its own, and the desk
+//! at which the disks of followers report.
 //!
 //! (1) In `sync` mode a position counts as this replica's own once it is in the file
 //!     ([`DiskGate::own`]): nothing is applied, shown or acknowledged before (D1).
@@ -13,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use longarm_base::{Csn, Mutant, Nanos};
 use longarm_engine::stream::UNAPPLIED_MAX;
+use longarm_fabric::Channel;
 use longarm_host::{Mutex, Pause};
 use longarm_store::progress::layout::DIRECTORY;
 
@@ -30,13 +32,72 @@ const DRAWN_AT_ONCE: u64 = 1 << 16;
 /// Syncs of which the durations are remembered.
 const REMEMBERED: usize = 1024;
 
-/// How far the disk is with one stream.
-#[derive(Debug, Default)]
-struct StreamCells {
-    /// The scribe has found all positions below.
-    taken: AtomicU64,
-    /// All positions below are in the file.
-    floor: AtomicU64,
+/// What one thread knows of how far the streams are, and whether it sleeps.
+#[derive(Debug)]
+struct Watcher {
+    /// It is woken by each write; else when it is far behind.
+    eager: bool,
+    /// By stream: it has found all positions below.
+    seen: Vec<AtomicU64>,
+    /// It sleeps, or is about to.
+    asleep: AtomicBool,
+}
+
+impl Watcher {
+    fn new(eager: bool, streams: usize) -> Watcher {
+        let seen = (0..streams).map(|_| AtomicU64::new(0)).collect();
+        Watcher { eager, seen, asleep: AtomicBool::new(false) }
+    }
+
+    fn seen(&self, stream: usize) -> u64 {
+        // Relaxed: a limit that moves by itself; whoever sees an older one waits a little longer.
+        self.seen[stream].load(Ordering::Relaxed)
+    }
+
+    fn set_seen(&self, stream: usize, below: u64) {
+        // Relaxed: as above; what the stream may write over, the watcher has copied before.
+        self.seen[stream].store(below, Ordering::Relaxed);
+    }
+
+    /// Whether it ought not to sleep when a stream has written so much.
+    fn wants(&self, stream: usize, written: u64) -> bool {
+        let behind = written.saturating_sub(self.seen(stream));
+        if self.eager { behind > 0 } else { behind >= HURRY }
+    }
+
+    fn wants_any(&self, written: impl Fn(usize) -> u64) -> bool {
+        (0..self.seen.len()).any(|stream| self.wants(stream, written(stream)))
+    }
+
+    /// Whether it is to be woken, since it sleeps and ought not to: a stream has written so much.
+    #[inline]
+    fn is_to_wake(&self, stream: usize, written: u64) -> bool {
+        if !self.wants(stream, written) {
+            return false;
+        }
+        // SeqCst: either this sees that it sleeps, or it sees what is written; pairs with `may_sleep`.
+        fence(Ordering::SeqCst);
+        // Relaxed: ordered by the fence.
+        self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether it may sleep now, if the streams have written what `written` says when it is called.
+    fn may_sleep(&self, written: impl Fn(usize) -> u64) -> bool {
+        // Relaxed: ordered by the fence.
+        self.asleep.store(true, Ordering::Relaxed);
+        // SeqCst: pairs with `is_to_wake`.
+        fence(Ordering::SeqCst);
+        let wanted = self.wants_any(written);
+        if wanted {
+            self.awake();
+        }
+        !wanted
+    }
+
+    fn awake(&self) {
+        // Relaxed: a poke too many does no harm.
+        self.asleep.store(false, Ordering::Relaxed);
+    }
 }
 
 /// What the scribe's figures are made of.
@@ -53,29 +114,39 @@ struct Figures {
 #[derive(Debug)]
 pub struct DiskGate {
     durability: Durability,
-    streams: Vec<StreamCells>,
+    /// By stream: all positions below are in this replica's file.
+    floors: Vec<AtomicU64>,
+    scribe: Watcher,
+    /// Where the scribe sleeps.
+    pub(crate) news: Arc<Pause>,
+    /// The desk, and where it sleeps, if the group has other replicas.
+    desk: Option<(Watcher, Channel)>,
     /// Writes are taken until then.
     open_until: AtomicU64,
     ceiling: AtomicU64,
     failed: AtomicBool,
-    /// The scribe sleeps, or is about to.
-    asleep: AtomicBool,
-    /// Where it sleeps.
-    pub(crate) news: Arc<Pause>,
     figures: Mutex<Figures>,
 }
 
 impl DiskGate {
     /// The gate of a term with so many streams, whose versions may be drawn up to the ceiling that is noted.
-    pub(crate) fn new(durability: Durability, streams: usize, ceiling: Csn) -> DiskGate {
+    /// If the group has other replicas, their disks report at a desk that sleeps on the channel.
+    pub(crate) fn new(
+        durability: Durability,
+        streams: usize,
+        ceiling: Csn,
+        desk: Option<Channel>,
+    ) -> DiskGate {
+        let eager = durability == Durability::Sync;
         DiskGate {
             durability,
-            streams: (0..streams).map(|_| StreamCells::default()).collect(),
+            floors: (0..streams).map(|_| AtomicU64::new(0)).collect(),
+            scribe: Watcher::new(eager, streams),
+            news: Arc::default(),
+            desk: desk.map(|channel| (Watcher::new(eager, streams), channel)),
             open_until: AtomicU64::new(0),
             ceiling: AtomicU64::new(ceiling.0),
             failed: AtomicBool::new(false),
-            asleep: AtomicBool::new(false),
-            news: Arc::default(),
             figures: Mutex::default(),
         }
     }
@@ -89,9 +160,8 @@ impl DiskGate {
     /// drawn.
     #[inline]
     pub fn takes_writes(&self, stream: usize, written: u64, csn: Csn, now: Nanos) -> bool {
-        // Relaxed: limits that move by themselves; a thread that sees an older one waits a little longer.
-        let taken = self.streams[stream].taken.load(Ordering::Relaxed);
-        // Relaxed: as above.
+        let taken = self.scribe.seen(stream);
+        // Relaxed: a limit that moves by itself; a thread that sees an older one waits a little longer.
         let ceiling = self.ceiling.load(Ordering::Relaxed);
         // Relaxed: as above.
         let open =
@@ -119,67 +189,66 @@ impl DiskGate {
             Durability::Async { .. } => written,
             Durability::Sync if Mutant::AckUnsynced.is_on() => written,
             // Acquire: pairs with `set_floors`.
-            Durability::Sync => self.streams[stream].floor.load(Ordering::Acquire).min(written),
+            Durability::Sync => self.floors[stream].load(Ordering::Acquire).min(written),
         }
     }
 
-    /// A stream has written more. Wakes the scribe if it sleeps and ought not to.
+    /// A stream has written more. Wakes who sleeps and ought not to.
     #[inline]
     pub(crate) fn wrote(&self, stream: usize, written: u64) {
-        if !self.wants(stream, written) {
-            return;
-        }
-        // SeqCst: either this sees that the scribe sleeps, or the scribe sees what is written; pairs with
-        // `may_sleep`.
-        fence(Ordering::SeqCst);
-        // Relaxed: ordered by the fence.
-        if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
+        if self.scribe.is_to_wake(stream, written) {
             self.news.poke();
+        }
+        if let Some((desk, channel)) = &self.desk
+            && desk.is_to_wake(stream, written)
+        {
+            channel.notify();
         }
     }
 
     /// Whether the scribe ought not to sleep, if the streams have written what `written` says.
     pub(crate) fn is_wanted(&self, written: impl Fn(usize) -> u64) -> bool {
-        (0..self.streams.len()).any(|stream| self.wants(stream, written(stream)))
-    }
-
-    /// Whether it ought not to sleep when a stream has written so much.
-    fn wants(&self, stream: usize, written: u64) -> bool {
-        // Relaxed: only the scribe writes it, and looks again before it sleeps.
-        let behind = written.saturating_sub(self.streams[stream].taken.load(Ordering::Relaxed));
-        if self.is_sync() { behind > 0 } else { behind >= HURRY }
+        self.scribe.wants_any(written)
     }
 
     /// Whether the scribe may sleep now, if the streams have written what `written` says when it is called.
     pub(crate) fn may_sleep(&self, written: impl Fn(usize) -> u64) -> bool {
-        // Relaxed: ordered by the fence.
-        self.asleep.store(true, Ordering::Relaxed);
-        // SeqCst: pairs with `wrote`.
-        fence(Ordering::SeqCst);
-        let wanted = self.is_wanted(written);
-        if wanted {
-            self.awake();
-        }
-        !wanted
+        self.scribe.may_sleep(written)
     }
 
     /// The scribe does not sleep any more.
     pub(crate) fn awake(&self) {
-        // Relaxed: a poke too many does no harm.
-        self.asleep.store(false, Ordering::Relaxed);
+        self.scribe.awake();
     }
 
     /// The scribe has found all positions of a stream below.
     pub(crate) fn set_taken(&self, stream: usize, below: u64) {
-        // Relaxed: a limit; what the stream may write over, the scribe has copied before.
-        self.streams[stream].taken.store(below, Ordering::Relaxed);
+        self.scribe.set_seen(stream, below);
+    }
+
+    /// Where the desk sleeps, if there is one.
+    pub(crate) fn desk(&self) -> Option<&Channel> {
+        self.desk.as_ref().map(|(_, channel)| channel)
+    }
+
+    /// The desk told followers' disks of these positions. Whether it may sleep now, if the streams have
+    /// written what `written` says when it is called.
+    pub(crate) fn desk_may_sleep(&self, told: &[u64], written: impl Fn(usize) -> u64) -> bool {
+        let Some((desk, _)) = &self.desk else { return true };
+        told.iter().enumerate().for_each(|(stream, below)| desk.set_seen(stream, *below));
+        desk.may_sleep(written)
+    }
+
+    /// The desk does not sleep any more.
+    pub(crate) fn desk_awake(&self) {
+        self.desk.iter().for_each(|(desk, _)| desk.awake());
     }
 
     /// All positions below these are in the file.
     pub(crate) fn set_floors(&self, floors: &[u64]) {
-        for (cells, floor) in self.streams.iter().zip(floors) {
+        for (cell, floor) in self.floors.iter().zip(floors) {
             // Release: they are on disk; pairs with `own`.
-            cells.floor.store(*floor, Ordering::Release);
+            cell.store(*floor, Ordering::Release);
         }
     }
 
@@ -244,7 +313,7 @@ mod tests {
 
     #[test]
     fn writes_are_taken_within_the_window_and_below_the_ceiling_and_while_the_scribe_keeps_up() {
-        let gate = DiskGate::new(WINDOW, 2, Csn(1 << 20));
+        let gate = DiskGate::new(WINDOW, 2, Csn(1 << 20), None);
         let takes = |written, csn, now| gate.takes_writes(1, written, Csn(csn), Nanos(now));
         assert!(!takes(0, 0, 1), "nothing is noted yet");
         gate.open(Nanos(50), Csn(1 << 20));
@@ -260,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_position_is_this_replicas_own_when_its_mode_says_so() {
-        let gate = |durability| DiskGate::new(durability, 1, Csn(9));
+        let gate = |durability| DiskGate::new(durability, 1, Csn(9), None);
         let (sync, loose) = (gate(Durability::Sync), gate(WINDOW));
         assert_eq!((sync.own(0, 5), loose.own(0, 5)), (0, 5));
         sync.set_floors(&[3]);
@@ -269,13 +338,13 @@ mod tests {
 
     #[test]
     fn a_scribe_sleeps_only_when_nothing_waits_and_is_woken_once() {
-        let gate = DiskGate::new(Durability::Sync, 1, Csn(9));
+        let gate = DiskGate::new(Durability::Sync, 1, Csn(9), None);
         assert!(!gate.may_sleep(|_| 1), "something is written already");
         assert!(gate.may_sleep(|_| 0));
         gate.wrote(0, 1);
         assert!(gate.news.sleep_unless_poked(Duration::from_secs(60)), "it is woken");
         gate.set_taken(0, 1);
-        let loose = DiskGate::new(WINDOW, 1, Csn(9));
+        let loose = DiskGate::new(WINDOW, 1, Csn(9), None);
         assert!(loose.may_sleep(|_| HURRY - 1));
         loose.wrote(0, HURRY - 1);
         assert!(!loose.news.sleep_unless_poked(Duration::from_millis(1)), "it has time");
@@ -285,7 +354,7 @@ mod tests {
 
     #[test]
     fn figures_are_of_the_last_syncs() {
-        let gate = DiskGate::new(WINDOW, 1, Csn(9));
+        let gate = DiskGate::new(WINDOW, 1, Csn(9), None);
         assert_eq!(gate.stats().sync_us_p99, 0);
         for us in 0..2000 {
             gate.count(10, Nanos(us * 1000));

@@ -7,8 +7,9 @@ use longarm_replica::page;
 use longarm_wire::STREAMS_MAX;
 
 use crate::checked_arena::CheckedArena;
-use crate::durable::load::load;
-use crate::durable::options::ReplicaDisk;
+use crate::durable::load::{Loaded, load};
+use crate::durable::options::Durability;
+use crate::durable::settle::KeptDisk;
 use crate::log::Log;
 use crate::options::{GroupOptions, StartError};
 
@@ -16,7 +17,7 @@ use crate::options::{GroupOptions, StartError};
 #[derive(Default)]
 pub(crate) struct Kept {
     /// The disk, if it has one.
-    pub disk: Option<ReplicaDisk>,
+    pub disk: Option<KeptDisk>,
     /// The term whose start set and streams are in the memory now.
     pub sync: Option<Term>,
     /// No version up to this one is drawn again.
@@ -24,6 +25,9 @@ pub(crate) struct Kept {
 }
 
 /// Lays out the arena in fresh memory; with what is on the replica's disk, if it has one.
+///
+/// What a replica alone finds is all that there is. In a group what was acknowledged from memory, and is not
+/// on this disk, may be with the others: then this replica has lost its memory, and does not vote (D6).
 pub(crate) fn arena(
     memory: &Mapped,
     page: &Mapped,
@@ -33,12 +37,15 @@ pub(crate) fn arena(
     let arena = CheckedArena { memory: memory.clone(), sums: SumKey::new(options.sum_key) };
     longarm_store::format(&arena.memory, &arena.sums)?;
     let Some(durable) = &options.durable else { return Ok((arena, Kept::default())) };
-    let loaded = load(&arena, durable, options.id, log)?;
-    // Without a note nothing was ever acknowledged: the empty memory is all that there was.
-    let note = loaded.note.unwrap_or_default();
-    tell_page(page, &note);
-    let ceiling = if Mutant::ResetCeiling.is_on() { Csn::NONE } else { note.ceiling };
-    Ok((arena, Kept { disk: Some(loaded.disk), sync: Some(note.term), ceiling }))
+    let Loaded { disk, note, floors } = load(&arena, durable, options.id, log)?;
+    let counts = options.is_alone() || durable.durability == Durability::Sync;
+    let whole = note.as_ref().is_none_or(|note| !note.partial) || Mutant::TrustPartial.is_on();
+    // Without a note nothing was ever acknowledged here: the empty memory is all that there was.
+    let said = note.clone().unwrap_or_default();
+    tell_page(page, &said);
+    let ceiling = if Mutant::ResetCeiling.is_on() { Csn::NONE } else { said.ceiling };
+    let disk = KeptDisk { disk, note, term: said.term, floors, same: options.is_alone() };
+    Ok((arena, Kept { disk: Some(disk), sync: (counts && whole).then_some(said.term), ceiling }))
 }
 
 /// Notes in the page of a replica what its disk says, as if a leader had told it.

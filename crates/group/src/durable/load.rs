@@ -45,6 +45,8 @@ pub(crate) struct Loaded {
     pub disk: ReplicaDisk,
     /// What it says of itself; none if nothing was ever acknowledged.
     pub note: Option<Note>,
+    /// By stream of the note's term: all positions below are in the file and in memory.
+    pub floors: Vec<u64>,
 }
 
 /// What becomes of a room.
@@ -123,19 +125,21 @@ impl Found {
         self.named.append(&mut other.named);
     }
 
-    /// Entries of a tail behind the first position that is missing go.
-    fn end_tails(&mut self, judge: &Judge<'_>) {
+    /// Entries of a tail behind the first position that is missing go. Returns how far each stream is.
+    fn end_tails(&mut self, judge: &Judge<'_>) -> Vec<u64> {
+        let mut floors = judge.note.floors.clone();
         self.tail.sort_unstable();
-        let mut next = None;
         for (stream, position, offset) in std::mem::take(&mut self.tail) {
-            let (of, at) = next.filter(|(of, _)| *of == stream).unwrap_or((stream, judge.floor(stream)));
-            let is_next = position == at;
-            match is_next {
-                true => self.entries += 1,
-                false => self.goes.push(offset),
+            let stream = usize::from(stream);
+            floors.resize(floors.len().max(stream + 1), 0);
+            if position == floors[stream] {
+                floors[stream] += 1;
+                self.entries += 1;
+            } else {
+                self.goes.push(offset);
             }
-            next = Some((of, at + u64::from(is_next)));
         }
+        floors
     }
 }
 
@@ -148,13 +152,20 @@ pub(crate) fn load(
 ) -> Result<Loaded, StartError> {
     let ArenaGeometry { segments, table } =
         ArenaGeometry::read(&arena.memory, &arena.sums).expect(OWN_HEADER);
-    let (disk, found) = durable.disk.open(Shape { group, segments, table })?;
-    let Some(note) = found.note else { return Ok(Loaded { disk, note: None }) };
+    let (mut disk, found) = durable.disk.open(Shape { group, segments, table })?;
+    let Some(note) = found.note else { return Ok(Loaded { disk, note: None, floors: Vec::new() }) };
+    if note.partial && !Mutant::TrustPartial.is_on() {
+        let path = disk.medium().path().display();
+        log.say(&format!("{path}: this replica was being given all data anew, which is begun again"));
+        disk.clear_lines();
+        let nothing = Note { term: Term::ZERO, floors: Vec::new(), ..note };
+        return Ok(Loaded { disk, note: Some(nothing), floors: Vec::new() });
+    }
     let mut loading = Loading { arena, disk, begun: now(), log };
     loading.lines(table..segments, note.term);
     let judge = Judge { note: &note };
     let mut found = loading.entries(table..segments, &judge)?;
-    found.end_tails(&judge);
+    let floors = found.end_tails(&judge);
     if found.damaged > 0 {
         loading.damaged(&found, durable.accept_damage)?;
     }
@@ -165,7 +176,7 @@ pub(crate) fn load(
         }
     }
     loading.say(&note, &found);
-    Ok(Loaded { disk: loading.disk, note: Some(note) })
+    Ok(Loaded { disk: loading.disk, note: Some(note), floors })
 }
 
 /// A file that is being read.
@@ -319,7 +330,7 @@ mod tests {
         // Stream 0 goes on from 10, stream 1 from 20, and stream 2, which no note names, from 0.
         let tail = [(0, 11), (0, 10), (0, 13), (1, 21), (1, 22), (2, 0), (2, 1)];
         found.tail = tail.iter().map(|&(stream, position)| (stream, position, position * 64)).collect();
-        found.end_tails(&Judge { note: &note });
+        assert_eq!(found.end_tails(&Judge { note: &note }), [12, 20, 2]);
         assert_eq!(found.entries, 4);
         assert_eq!(found.goes, [13 * 64, 21 * 64, 22 * 64]);
     }

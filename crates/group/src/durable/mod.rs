@@ -4,16 +4,22 @@
 //!   them.
 //! - [`kept`]: what a replica starts with. [`load`]: the file, back in memory: what of it counts, and what
 //!   was cut off or is damaged.
-//! - [`feed`]: what the streams of a term wrote, named to the [`scribe`], the thread that has it written.
-//! - [`gate`]: what that thread and the threads of the term share: how much is on disk, and until when more
-//!   may be written.
+//! - [`settle`]: the file becomes that of another term. [`slot`]: where it is while no thread has it.
+//! - [`feed`]: what the streams of a term wrote, named to the leader's [`scribe`], the thread that has it
+//!   written. [`follow`]: the scribe of a follower, which reports at the leader's [`desk`].
+//! - [`gate`]: what these threads and those of the term share: how much is on disk, and until when more may be
+//!   written.
 
 pub(crate) mod directory;
+pub(crate) mod desk;
 mod feed;
+pub(crate) mod follow;
 pub(crate) mod gate;
 pub(crate) mod kept;
 pub(crate) mod load;
 pub(crate) mod options;
 pub(crate) mod scribe;
+pub(crate) mod settle;
+pub(crate) mod slot;
 #[cfg(test)]
 mod tests;

@@ -12,15 +12,17 @@ use std::time::Duration;
 
 use longarm_base::{Csn, Mutant, Nanos, ReplicaId, Term};
 use longarm_disk::{DiskError, Mark, Medium, Scribe};
+use longarm_fabric::Channel;
 use longarm_host::{AdaptiveSpin, Mutex, Thread, now};
-use longarm_memory::Words;
-use longarm_store::segment::{freed_line, replica_line, run_length};
+use longarm_memory::{Mapped, Words};
+use longarm_store::segment::{freed_line, run_length};
 
 use crate::checked_arena::CheckedArena;
 use crate::common::Core;
 use crate::durable::feed::Feed;
 use crate::durable::gate::DiskGate;
-use crate::durable::options::{Durability, ReplicaDisk};
+use crate::durable::options::Durability;
+use crate::durable::settle::{KeptDisk, Unsettled};
 use crate::leader_term::LeaderTerm;
 use crate::options::StartError;
 use crate::threads::spawn;
@@ -46,30 +48,37 @@ pub(crate) struct Begun {
     pub gate: Arc<DiskGate>,
 }
 
-/// Gives the file all that a term begins with. `core` is over the start set, and nobody serves from it yet.
+/// Gives the file all that a term begins with. `core` is over the start set, and nobody serves from it yet. If
+/// the group has other replicas, their disks report at a desk that sleeps on the channel.
 pub(crate) fn begin(
-    mut disk: ReplicaDisk,
+    mut kept: KeptDisk,
     durability: Durability,
     term: Term,
     core: &Core,
+    desk: Option<Channel>,
 ) -> Result<Begun, DiskError> {
-    let (memory, sums) = (core.engine.store.memory(), core.engine.store.sums());
-    for segment in disk.shape().table..disk.shape().segments {
-        let line = replica_line(memory, sums, segment).expect("nobody changes it");
-        disk.set_line(segment, &line);
-    }
     let first = moment(core, 0);
     let (ceiling, streams) = (first.ceiling, first.written.len());
-    let gate = Arc::new(DiskGate::new(durability, streams, ceiling));
-    let scribe = Scribe::begin(disk, term, durability == Durability::Sync, first)?;
+    match kept.settle(&arena_of(core), term, vec![0; streams], &|| false) {
+        Ok(()) => {}
+        Err(Unsettled::Failed(error)) => return Err(error),
+        Err(Unsettled::Stopped) => unreachable!("nobody stops it"),
+    }
+    let gate = Arc::new(DiskGate::new(durability, streams, ceiling, desk));
+    let scribe = Scribe::begin(kept.disk, term, durability == Durability::Sync, first)?;
     if let Durability::Async { window } = durability {
         gate.open(now() + nanos(window), ceiling);
     }
     Ok(Begun { scribe, gate })
 }
 
+fn arena_of(core: &Core) -> CheckedArena<Mapped> {
+    let store = &core.engine.store;
+    CheckedArena { memory: store.memory().clone(), sums: store.sums().clone() }
+}
+
 /// A moment of the leader; the stable point first.
-fn moment(core: &Core, reclaimed: u64) -> Mark {
+pub(super) fn moment(core: &Core, reclaimed: u64) -> Mark {
     let at = now();
     let stable = core.engine.stable_point();
     Mark {
@@ -91,7 +100,7 @@ fn nanos(time: Duration) -> Nanos {
 pub(crate) struct ScribeHandle {
     gate: Arc<DiskGate>,
     thread: Option<Thread>,
-    disk: Arc<Mutex<Option<ReplicaDisk>>>,
+    disk: Arc<Mutex<Option<KeptDisk>>>,
 }
 
 impl ScribeHandle {
@@ -103,11 +112,11 @@ impl ScribeHandle {
     ) -> Result<ScribeHandle, StartError> {
         let Begun { scribe, gate } = begun;
         let engine = &leader.core.engine;
-        let arena = CheckedArena { memory: engine.store.memory().clone(), sums: engine.store.sums().clone() };
+        let arena = arena_of(&leader.core);
         let progress = leader.core.lent.progress.as_ref().expect("a leader's streams say how far they are");
         let (streams, segments) = (engine.progress().len(), scribe.disk().shape().segments);
         let feed = Feed::new(arena.clone(), progress.memory().clone(), streams, segments);
-        let disk = Arc::<Mutex<Option<ReplicaDisk>>>::default();
+        let disk = Arc::<Mutex<Option<KeptDisk>>>::default();
         let (kept, shared) = (disk.clone(), gate.clone());
         let writing = Writing {
             leader,
@@ -121,12 +130,13 @@ impl ScribeHandle {
             noted: now(),
             spin: AdaptiveSpin::new(SPIN),
         };
-        let thread = Some(spawn("longarm-scribe", move || *kept.lock() = Some(writing.run()))?);
+        let thread = Some(spawn("longarm-scribe", move || *kept.lock() = writing.run())?);
         Ok(ScribeHandle { gate, thread, disk })
     }
 
-    /// Has it write all that there is, and end: nothing is written to the arena any more. Returns the disk.
-    pub fn end(&mut self) -> Option<ReplicaDisk> {
+    /// Has it write all that there is, and end: nothing is written to the arena any more. Returns the file,
+    /// unless the disk failed.
+    pub fn end(&mut self) -> Option<KeptDisk> {
         self.gate.news.stop();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -139,7 +149,7 @@ impl ScribeHandle {
 struct Writing<Q> {
     leader: Arc<LeaderTerm<Q>>,
     me: ReplicaId,
-    arena: CheckedArena<longarm_memory::Mapped>,
+    arena: CheckedArena<Mapped>,
     gate: Arc<DiskGate>,
     scribe: DiskWriter,
     feed: Feed,
@@ -153,7 +163,7 @@ struct Writing<Q> {
 }
 
 impl<Q> Writing<Q> {
-    fn run(mut self) -> ReplicaDisk {
+    fn run(mut self) -> Option<KeptDisk> {
         loop {
             let stopped = self.gate.news.is_stopped();
             let outcome = if stopped { self.end() } else { self.round() };
@@ -161,10 +171,12 @@ impl<Q> Writing<Q> {
                 let core = &self.leader.core;
                 core.log(&format!("{error}. No write is taken any more; what is in memory can be read"));
                 self.gate.fail(error.to_string());
-                return self.scribe.into_disk();
+                return None;
             }
             if stopped {
-                return self.scribe.into_disk();
+                let (note, floors) = (self.scribe.noted().note.clone(), self.scribe.floors().to_vec());
+                let (disk, term, note) = (self.scribe.into_disk(), note.term, Some(note));
+                return Some(KeptDisk { disk, note, term, floors, same: false });
             }
             self.rest();
         }
@@ -206,9 +218,8 @@ impl<Q> Writing<Q> {
 
     fn batch(&mut self, with_note: bool) -> Result<(), DiskError> {
         let (begun, before) = (now(), self.scribe.floors().to_vec());
-        let memory = &self.arena.memory;
-        let bytes = self.scribe.batch(with_note, |at, into| memory.copy_out(at, into))?;
-        self.gate.count(bytes, now().since(begun));
+        let bytes = self.scribe.batch(with_note, copy_of(&self.arena))?;
+        self.gate.count(bytes.unwrap_or(0), now().since(begun));
         if with_note {
             self.noted = begun;
         }
@@ -279,7 +290,14 @@ impl<Q> Writing<Q> {
         // Nobody draws a version any more.
         let last = moment(&self.leader.core, self.reclaimed);
         self.scribe.mark(Mark { ceiling: self.leader.core.engine.csn(), ..last });
-        let memory = &self.arena.memory;
-        self.scribe.end(|at, into| memory.copy_out(at, into))
+        self.scribe.end(copy_of(&self.arena))
+    }
+}
+
+/// Copies bytes of the leader's own arena, which stay what they are as long as the leader leads.
+fn copy_of(arena: &CheckedArena<Mapped>) -> impl FnMut(u64, &mut [u8]) -> bool {
+    |at, into| {
+        arena.memory.copy_out(at, into);
+        true
     }
 }

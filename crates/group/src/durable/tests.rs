@@ -76,7 +76,11 @@ impl Leader {
         let written = vec![self.places.len() as u64, 0];
         self.scribe.mark(Mark { stable: csn, ceiling: Csn(csn.0 + 9), written, ..Mark::default() });
         let arena = self.arena.clone();
-        self.scribe.batch(true, |at, into| arena.copy_out(at, into)).expect("written");
+        let copy = |at, into: &mut [u8]| {
+            arena.copy_out(at, into);
+            true
+        };
+        self.scribe.batch(true, copy).expect("written");
     }
 
     /// What the next life finds, and does.
@@ -157,7 +161,7 @@ fn what_was_cut_off_is_void_in_the_file_before_the_next_note() {
     leader.batch();
     leader.put(b"b", 100);
     leader.batch();
-    let (arena, Loaded { disk, note }) = leader.load(false).expect("loaded");
+    let (arena, Loaded { disk, note, .. }) = leader.load(false).expect("loaded");
     assert_eq!(keys(&arena), [b"a"]);
     let (place, note) = (leader.places[1], note.expect("a note"));
     let mut sum = [9; 8];

@@ -1,17 +1,146 @@
-//! The disk of a replica in the terms that it leads.
+//! The disk of a replica, in the terms that it leads and in those that it follows.
 
-use longarm_base::Term;
-use longarm_fabric::Transport;
+use std::sync::Arc;
+
+use longarm_base::{Mutant, ReplicaId, Term};
+use longarm_fabric::{Channel, Transport};
+use longarm_host::now;
+use longarm_replica::{Event, KeptMemory, RoleKind};
+use longarm_wire::Answer;
 
 use super::Node;
 use crate::common::Core;
+use crate::durable::follow::{FollowHandle, FollowSeed};
+use crate::durable::options::Durability;
 use crate::durable::scribe::{self, Begun};
+use crate::durable::slot::DiskSlot;
+use crate::peer::PATIENCE;
+
+/// The disk of a replica, as the replica's own thread has it.
+pub(super) struct NodeDisk {
+    pub slot: Arc<DiskSlot>,
+    /// Nothing counts before it is in the file.
+    sync: bool,
+    /// The scribe of the term that is followed, or was.
+    follows: Option<FollowHandle>,
+    /// Who is to hear that this replica is in sync, once its disk is.
+    waits: Option<(ReplicaId, Term)>,
+    /// The term that the replica began with from its disk, and whose leader knows of more.
+    pub began: Option<Term>,
+}
+
+impl NodeDisk {
+    pub fn new(slot: DiskSlot, durability: Durability, began: Option<Term>) -> NodeDisk {
+        let sync = durability == Durability::Sync;
+        NodeDisk { slot: Arc::new(slot), sync, follows: None, waits: None, began }
+    }
+}
 
 impl<T: Transport> Node<T> {
-    /// Has the disk ready for a term, if the replica has one.
+    /// Has the disk ready for a term that this replica leads, if the replica has one.
     pub(super) fn begin_disk(&mut self, term: Term, core: &Core) -> Result<Option<Begun>, String> {
-        let Some(durable) = &self.group_options.durable else { return Ok(None) };
-        let disk = self.disk.take().ok_or("its disk has failed")?;
-        scribe::begin(disk, durable.durability, term, core).map(Some).map_err(|error| error.to_string())
+        let others = self.group().others().next().is_some();
+        let (Some(durable), Some(disk)) = (&self.group_options.durable, &self.disk) else { return Ok(None) };
+        let worth = || !self.stop.is_stopped();
+        let mut kept = disk.slot.take(now() + PATIENCE, worth).ok_or("its disk has failed")?;
+        let failed = |error| {
+            disk.slot.fail();
+            format!("{error}")
+        };
+        if disk.slot.is_other() {
+            kept.forget().map_err(failed)?;
+        }
+        let desk = others.then(Channel::new).transpose().map_err(|error| error.to_string())?;
+        let begun = scribe::begin(kept, durable.durability, term, core, desk).map_err(failed)?;
+        disk.slot.set_settled(term);
+        Ok(Some(begun))
+    }
+
+    /// What the file has of a term that was followed is to be left at that: the memory is about to change.
+    pub(super) fn rest_disk(&mut self) {
+        let Some(disk) = &mut self.disk else { return };
+        disk.waits = None;
+        disk.follows.iter().for_each(FollowHandle::stop);
+    }
+
+    /// A leader is about to write the memory.
+    pub(super) fn prepare_disk(&mut self, kept: KeptMemory) {
+        self.rest_disk();
+        if let Some(disk) = &self.disk
+            && matches!(kept, KeptMemory::Other | KeptMemory::Nothing)
+        {
+            disk.slot.overwrite();
+        }
+    }
+
+    /// The memory holds what the leader of the term has: the disk is to follow.
+    pub(super) fn disk_to_follow(&mut self, term: Term) {
+        let address = self.peer_address(term.leader());
+        let Some(disk) = &mut self.disk else { return };
+        disk.began = None;
+        let Some(address) = address else { return };
+        // The thread of an earlier term ends now, if it has not yet.
+        disk.follows = None;
+        let seed = FollowSeed {
+            term,
+            sync: disk.sync,
+            arena: self.arena.clone(),
+            page: self.page.memory().clone(),
+            slot: disk.slot.clone(),
+            connect: Box::new(move || address.disk(term)),
+            replica: self.channel.clone(),
+            log: self.options.log.clone(),
+        };
+        match FollowHandle::start(seed) {
+            Ok(handle) => disk.follows = Some(handle),
+            Err(error) => self.log(&format!("its disk does not follow: {error}")),
+        }
+    }
+
+    /// Whether what the memory holds of a term was read from the disk.
+    pub(super) fn began_from_disk(&self, term: Term) -> bool {
+        let began = self.disk.as_ref().is_some_and(|disk| disk.began == Some(term));
+        began && !Mutant::ClaimAcked.is_on()
+    }
+
+    /// Says that this replica is in sync; where only what is on disk counts, once its disk is.
+    pub(super) fn say_synced(&mut self, leader: ReplicaId, term: Term) {
+        if let Some(disk) = &mut self.disk
+            && disk.sync
+            && !Mutant::SyncedInMemory.is_on()
+        {
+            disk.waits = Some((leader, term));
+            return self.hear_disk();
+        }
+        self.answer(leader, &Answer::Synced { term });
+    }
+
+    /// Tells who waits for it that the disk has the start set.
+    pub(super) fn hear_disk(&mut self) {
+        let Some(disk) = &mut self.disk else { return };
+        if let Some((leader, term)) = disk.waits.filter(|(_, term)| disk.slot.settled() == *term) {
+            disk.waits = None;
+            self.answer(leader, &Answer::Synced { term });
+        }
+    }
+
+    /// A leader whose disk failed lets another lead, if one can.
+    pub(super) fn leave_a_failed_disk(&mut self) {
+        let failed = |core: &Core| core.disk.as_ref().is_some_and(|disk| disk.has_failed());
+        let has = self.leading.as_ref().is_some_and(|leader| failed(&leader.term.core));
+        if has && self.transfer.is_none() && self.machine.kind() == RoleKind::Leader
+            && let Some(to) = self.nearest()
+        {
+            self.begin(None, Event::HandOver(to));
+        }
+    }
+
+    /// Ends the scribe of a term that this replica led. Its file is there for the next one.
+    pub(super) fn end_disk(&mut self, scribe: Option<scribe::ScribeHandle>) {
+        let (Some(disk), Some(mut scribe)) = (&self.disk, scribe) else { return };
+        match scribe.end() {
+            Some(kept) => disk.slot.put(kept),
+            None => disk.slot.fail(),
+        }
     }
 }

@@ -18,9 +18,12 @@ use longarm_index::control::ServerState;
 use super::Node;
 use super::leader_handle::LeaderHandle;
 use crate::common::{Core, CoreOptions, Keys, Phase, TermStart};
+use crate::durable::desk::DeskHandle;
 use crate::durable::scribe::{Begun, ScribeHandle};
 use crate::follower::SharedReleases;
 use crate::heart;
+use crate::inbound::DeskDoor;
+use crate::inbox::Inbox;
 use crate::install::{self, Tail};
 use crate::leader_term::{InstalledSet, LeaderTerm, StreamHandle};
 use crate::log::Notice;
@@ -152,8 +155,19 @@ impl<T: Transport> Node<T> {
         let heart = Some(heart.inspect_err(|_| self.service.end())?);
         let me = self.group().me();
         let scribe = disk.map(|begun| ScribeHandle::start(begun, leader_term.clone(), me)).transpose()?;
-        self.leading = Some(LeaderHandle { term: leader_term, heart, heart_pause, scribe });
+        let desk = self.open_desk(&leader_term)?;
+        self.leading = Some(LeaderHandle { term: leader_term, heart, heart_pause, scribe, desk });
         Ok(())
+    }
+
+    /// Opens the desk at which followers' disks report, if they have any.
+    fn open_desk(&self, term: &Arc<LeaderTerm<T::Qp>>) -> Result<Option<DeskHandle>, StartError> {
+        let Some(gate) = &term.core.disk else { return Ok(None) };
+        let (Some(channel), Some(progress)) = (gate.desk(), &self.lent.progress) else { return Ok(None) };
+        let (new, channel) = (Inbox::default(), channel.clone());
+        let door = Arc::new(DeskDoor { term: term.term, progress: progress.clone(), new, channel });
+        self.inbound.set_desk(Some(door.clone()));
+        DeskHandle::start(term.clone(), gate.clone(), door).map(Some)
     }
 
     pub(super) fn serve(&mut self, term: Term) {
@@ -187,7 +201,9 @@ impl<T: Transport> Node<T> {
         }
         let lease = leader.term.core.engine.lease();
         self.service.end();
-        self.disk = leader.scribe.take().and_then(|mut scribe| scribe.end());
+        self.inbound.set_desk(None);
+        drop(leader.desk.take());
+        self.end_disk(leader.scribe.take());
         if self.transferee.is_some_and(|(term, _)| term == leader.term.term) {
             self.await_closed(&leader);
         }

@@ -7,6 +7,7 @@ use longarm_fabric::QueuePair;
 use longarm_host::{Pause, Thread};
 use longarm_replica::Turns;
 
+use crate::durable::desk::DeskHandle;
 use crate::durable::scribe::ScribeHandle;
 use crate::leader_term::LeaderTerm;
 use crate::pulse::Pulse;
@@ -18,6 +19,8 @@ pub(super) struct LeaderHandle<Q> {
     pub heart_pause: Arc<Pause>,
     /// The thread of its disk, if it has one.
     pub scribe: Option<ScribeHandle>,
+    /// The thread at which followers' disks report, if there are any.
+    pub desk: Option<DeskHandle>,
 }
 
 impl<Q: QueuePair> LeaderHandle<Q> {

@@ -47,7 +47,7 @@ impl<T: Transport> Node<T> {
     }
 
     /// The follower that lacks least, among those that are in sync.
-    fn nearest(&self) -> Option<ReplicaId> {
+    pub(super) fn nearest(&self) -> Option<ReplicaId> {
         let (Role::Leading { synced, .. }, Some(leader)) = (self.machine.role(), &self.leading) else {
             return None;
         };

@@ -84,7 +84,7 @@ impl World {
                     ));
                 }
             }
-            SyncState::Term => {}
+            SyncState::Term | SyncState::Disk(_) => {}
         }
         let given = (0..leader_term.gates.len()).map(|stream| memory.len(term, stream)).collect();
         for (stream, gate) in leader_term.gates.iter().enumerate() {

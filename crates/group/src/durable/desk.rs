@@ -1,0 +1,295 @@
+//! The desk of a leader, at which the disks of followers report.
+//!
+//! (1) The desk tells each disk in marks how far the streams are, one at a time: in `sync` mode as soon as the
+//!     disk has replied to the mark before, so that all writes of that time share its next sync; else at least
+//!     a quarter of a window apart.
+//! (2) What a disk says it keeps counts for the follower whose connection it is: a follower that is let go, and
+//!     comes back, begins anew.
+//! (3) A disk that says nothing for long, while it ought to, is not waited for: its follower is let go, since it
+//!     would hold up the freeing of segments. A follower without a disk counts as one whose disk failed.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use longarm_base::{Csn, Nanos, ReplicaId};
+use longarm_fabric::{Channel, Completions, QueuePair};
+use longarm_host::{Pause, Thread, now};
+use longarm_wire::{DiskMark, DiskReply, FREED_MAX};
+
+use crate::durable::gate::DiskGate;
+use crate::durable::options::Durability;
+use crate::durable::scribe::moment;
+use crate::follower::Follower;
+use crate::inbound::{DeskDoor, PeerRequests};
+use crate::leader_term::LeaderTerm;
+use crate::options::StartError;
+use crate::threads::spawn;
+
+/// How long a disk may say nothing to a mark.
+const PATIENCE: Nanos = Nanos::from_millis(5_000);
+/// How long it may take to give the file the start set.
+const SETTLING: Nanos = Nanos::from_millis(120_000);
+/// The longest time between two marks while segments wait to be freed, or something is new.
+const EVERY: Nanos = Nanos::from_millis(20);
+/// The longest sleep.
+const IDLE: Duration = Duration::from_millis(100);
+/// The number of completions taken in one poll.
+const POLL: usize = 64;
+
+/// The thread of a leader's desk.
+pub(crate) struct DeskHandle {
+    pause: Arc<Pause>,
+    channel: Channel,
+    thread: Option<Thread>,
+}
+
+impl DeskHandle {
+    /// Starts the desk of a term.
+    pub fn start<Q: QueuePair + Send + 'static>(
+        leader: Arc<LeaderTerm<Q>>,
+        gate: Arc<DiskGate>,
+        door: Arc<DeskDoor<Q>>,
+    ) -> Result<DeskHandle, StartError> {
+        let (pause, channel) = (Arc::<Pause>::default(), door.channel.clone());
+        let done = Completions::new(POLL);
+        let mut desk = Desk { leader, gate, door, links: Vec::new(), told: Vec::new(), absent: BTreeMap::new(), done };
+        let stop = pause.clone();
+        let thread = Some(spawn("longarm-desk", move || desk.run(&stop))?);
+        Ok(DeskHandle { pause, channel, thread })
+    }
+
+    /// Ends the desk.
+    pub fn end(&mut self) {
+        self.pause.stop();
+        self.channel.notify();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for DeskHandle {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A mark that a disk was told.
+struct Sent {
+    number: u64,
+    stable: Csn,
+    written: Vec<u64>,
+    freed: Vec<u32>,
+}
+
+/// The connection of a follower's disk.
+struct Link<Q> {
+    requests: PeerRequests<Q>,
+    follower: Arc<Follower>,
+    /// Marks that no note covers yet.
+    sent: VecDeque<Sent>,
+    said: DiskReply,
+    /// The number of the last mark.
+    number: u64,
+    /// What the last mark said.
+    last: (Csn, Vec<u64>),
+    /// When a mark was last sent, and when the disk last said something new.
+    marked: Nanos,
+    heard: Nanos,
+}
+
+impl<Q> Link<Q> {
+    /// Whether the disk has not replied to the last mark.
+    fn owes(&self) -> bool {
+        self.said.kept < self.number
+    }
+}
+
+struct Desk<Q> {
+    leader: Arc<LeaderTerm<Q>>,
+    gate: Arc<DiskGate>,
+    door: Arc<DeskDoor<Q>>,
+    links: Vec<Link<Q>>,
+    /// How far the streams were at the last look.
+    told: Vec<u64>,
+    /// Since when followers that count have no disk here.
+    absent: BTreeMap<ReplicaId, Nanos>,
+    done: Completions,
+}
+
+impl<Q: QueuePair> Desk<Q> {
+    fn run(&mut self, pause: &Pause) {
+        while !pause.is_stopped() {
+            self.admit();
+            let mut at = 0;
+            while at < self.links.len() {
+                if self.hear(at) && self.tell(at) {
+                    at += 1;
+                } else {
+                    self.lose(at);
+                }
+            }
+            self.miss();
+            self.rest();
+        }
+    }
+
+    /// Takes new connections, each for the follower that is attached now.
+    fn admit(&mut self) {
+        for requests in self.door.new.take() {
+            let replica = requests.replica;
+            self.links.retain(|link| link.requests.replica != replica);
+            let followers = self.leader.followers.lock();
+            let found = followers.iter().find(|it| it.replica == replica && it.disk.is_some()).cloned();
+            drop(followers);
+            // One that is not attached yet connects again.
+            let Some(follower) = found else { continue };
+            follower.disk.iter().for_each(|disk| disk.ask_again());
+            let (sent, said, last) = (VecDeque::new(), DiskReply::default(), (Csn::NONE, Vec::new()));
+            let (marked, heard) = (Nanos(0), now());
+            self.links.push(Link { requests, follower, sent, said, number: 0, last, marked, heard });
+        }
+    }
+
+    /// Takes what a disk says. Whether its connection is to be kept.
+    fn hear(&mut self, at: usize) -> bool {
+        let link = &mut self.links[at];
+        if link.follower.is_gone() {
+            return false;
+        }
+        let Ok(replies) = link.requests.hear(&mut self.done, &self.door.channel, DiskReply::decode) else {
+            return false;
+        };
+        let disk = link.follower.disk.as_ref().expect("links are of followers with disks");
+        for reply in replies {
+            if reply.failed {
+                let replica = link.follower.replica;
+                self.leader.core.log(&format!("the disk of replica {replica} failed: it keeps nothing there"));
+                let freeing = disk.fail();
+                self.leader.releases.lock().let_go(replica, &freeing);
+                return false;
+            }
+            link.heard = now();
+            let more = reply.kept > link.said.kept;
+            link.said = reply;
+            let mut freed = Vec::new();
+            for mark in link.sent.iter_mut().take_while(|mark| mark.number <= reply.kept) {
+                disk.keep(&mark.written);
+                freed.append(&mut mark.freed);
+            }
+            if !freed.is_empty() {
+                disk.freed(&freed);
+                self.leader.releases.lock().let_go(link.follower.replica, &freed);
+                self.leader.core.engine.relief.poke();
+            }
+            while link.sent.front().is_some_and(|mark| mark.number <= reply.noted.min(reply.kept)) {
+                let mark = link.sent.pop_front().expect("there is one");
+                disk.note(mark.written, mark.stable);
+            }
+            // More may be committed now, or freed.
+            if more && self.gate.durability() == Durability::Sync {
+                self.leader.wake();
+            }
+            link.follower.news.poke();
+        }
+        let silent = now().since(link.heard);
+        let patience = if link.said.kept == 0 { SETTLING } else { PATIENCE };
+        if link.owes() && silent >= patience {
+            let replica = link.follower.replica;
+            self.leader.core.log(&format!(
+                "the disk of replica {replica} has not replied for {} ms: the replica is let go",
+                silent.0 / 1_000_000
+            ));
+            link.follower.let_go();
+            return false;
+        }
+        true
+    }
+
+    /// Tells a disk what is new, if it is time for that. Whether its connection is to be kept.
+    fn tell(&mut self, at: usize) -> bool {
+        let core = &self.leader.core;
+        let link = &mut self.links[at];
+        let disk = link.follower.disk.as_ref().expect("links are of followers with disks");
+        let waits = !self.leader.releases.lock().is_done(link.follower.replica);
+        let since = now().since(link.marked);
+        let due = match self.gate.durability() {
+            Durability::Sync => true,
+            Durability::Async { window } => since.0 >= (window / 4).as_nanos() as u64,
+        };
+        if link.owes() || !due {
+            return true;
+        }
+        let mark = moment(core, 0);
+        let is_new = (mark.stable, &mark.written) != (link.last.0, &link.last.1);
+        self.told.clone_from(&mark.written);
+        let freeing = disk.take_freeing(FREED_MAX);
+        let unnoted = waits && link.said.noted < link.number && since >= EVERY;
+        if link.number > 0 && !is_new && freeing.segments.is_empty() && !unnoted {
+            return true;
+        }
+        link.number += 1;
+        let (number, told, freed) = (link.number, freeing.told, freeing.segments);
+        let message = DiskMark {
+            number,
+            stable: mark.stable,
+            ceiling: mark.ceiling,
+            unix: mark.unix,
+            items: mark.items,
+            told,
+            hurry: waits,
+            written: mark.written.clone(),
+            freed: freed.clone(),
+        };
+        (link.marked, link.heard) = (now(), now());
+        link.last = (mark.stable, mark.written.clone());
+        link.requests.say(&message.encode());
+        link.sent.push_back(Sent { number, stable: mark.stable, written: mark.written, freed });
+        true
+    }
+
+    fn lose(&mut self, at: usize) {
+        let link = self.links.swap_remove(at);
+        link.follower.disk.iter().for_each(|disk| disk.ask_again());
+    }
+
+    /// A follower that counts and has no disk here for long is not waited for.
+    fn miss(&mut self) {
+        let is_here = |follower: &Arc<Follower>| self.links.iter().any(|it| Arc::ptr_eq(&it.follower, follower));
+        let followers = self.leader.followers.lock().clone();
+        let counts = |follower: &&Arc<Follower>| follower.is_synced() && !follower.is_gone();
+        let gone: Vec<_> = followers.iter().filter(counts).filter(|follower| !is_here(follower)).collect();
+        self.absent.retain(|replica, _| gone.iter().any(|follower| follower.replica == *replica));
+        for follower in gone {
+            let Some(disk) = follower.disk.as_ref().filter(|disk| !disk.has_failed()) else { continue };
+            let since = *self.absent.entry(follower.replica).or_insert_with(now);
+            if now().since(since) < PATIENCE {
+                continue;
+            }
+            let replica = follower.replica;
+            self.leader.core.log(&format!("replica {replica} keeps nothing on a disk: it is not waited for"));
+            match self.gate.durability() {
+                Durability::Sync => follower.let_go(),
+                Durability::Async { .. } => {
+                    let freeing = disk.fail();
+                    self.leader.releases.lock().let_go(replica, &freeing);
+                }
+            }
+        }
+    }
+
+    fn rest(&mut self) {
+        let progress = self.leader.core.engine.progress();
+        let all_owe = self.links.iter().all(Link::owes);
+        let limit = match self.gate.durability() {
+            _ if all_owe => IDLE,
+            Durability::Sync => Duration::from_nanos(EVERY.0),
+            Durability::Async { window } => (window / 4).min(Duration::from_nanos(EVERY.0)),
+        };
+        if all_owe || self.gate.desk_may_sleep(&self.told, |stream| progress[stream].written()) {
+            self.door.channel.wait(limit);
+            self.gate.desk_awake();
+        }
+    }
+}

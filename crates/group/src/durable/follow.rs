@@ -1,0 +1,448 @@
+//! The scribe of a follower: the thread that keeps the follower's disk behind its memory, in the term of one
+//! leader.
+//!
+//! (1) The leader tells it in marks how far the streams are, and which segments it is to free. It READs from the
+//!     leader's words where the entries are, and writes what has landed here; nothing that has not.
+//! (2) First it gives the file the start set of the term (`settle.rs`). The note of the term follows the first
+//!     mark that the file covers. In `sync` mode the replica says that it is in sync only then: from that
+//!     moment the leader counts what the disk has.
+//! (3) It replies which mark is in the file, and which mark a note covers: the first lets writes be
+//!     acknowledged, the second lets segments be used again (D5).
+//! (4) When the replica promises another term, or is made ready for a leader, it stops. What it has copied by
+//!     then was of this term; nothing that it copies later is written (D4).
+//! (5) What it cannot find any more, since it was too far behind, it finds by settling anew.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::time::Duration;
+
+use longarm_base::{EntryRef, Mutant, Nanos, Term};
+use longarm_disk::{DiskError, Mark, Medium, Scribe};
+use longarm_fabric::{Channel, QueuePair, SetupError};
+use longarm_host::{Thread, now, sleep};
+use longarm_memory::{Mapped, Words};
+use longarm_replica::page;
+use longarm_store::SegmentUse;
+use longarm_store::progress::DirectoryRange;
+use longarm_store::progress::layout::DIRECTORY;
+use longarm_store::segment::layout::segment_of;
+use longarm_store::segment::{ArenaGeometry, replica_line};
+use longarm_wire::{DiskMark, DiskReply};
+
+use crate::OWN_HEADER;
+use crate::checked_arena::CheckedArena;
+use crate::durable::settle::{KeptDisk, Unsettled};
+use crate::durable::slot::DiskSlot;
+use crate::log::Log;
+use crate::options::StartError;
+use crate::peer_channel::{LANDING, PeerChannel, PeerError};
+use crate::threads::spawn;
+
+/// The time between two notes: they bound what a restart looks at, and when segments are free.
+const NOTE_EVERY: Nanos = Nanos::from_millis(20);
+/// The longest sleep.
+const IDLE: Duration = Duration::from_millis(100);
+/// How long it waits for what is on its way before it looks again.
+const LANDING_SOON: Duration = Duration::from_micros(50);
+/// How long an entry may be on its way before the connection counts as lost, and how long a READ may take.
+const PATIENCE: Nanos = Nanos::from_millis(5_000);
+/// The shortest and longest time between two tries to connect.
+const RETRY_MIN: Duration = Duration::from_millis(2);
+const RETRY_MAX: Duration = Duration::from_millis(200);
+
+/// Makes a connection to the leader's desk.
+pub(crate) type DeskConnector<Q> = Box<dyn FnMut() -> Result<PeerChannel<Q>, SetupError> + Send>;
+
+/// What the scribe of a follower is made of.
+pub(crate) struct FollowSeed<Q> {
+    pub term: Term,
+    /// Nothing counts before it is in the file.
+    pub sync: bool,
+    pub arena: CheckedArena<Mapped>,
+    pub page: Mapped,
+    pub slot: Arc<DiskSlot>,
+    pub connect: DeskConnector<Q>,
+    /// Woken when the file has the start set of the term.
+    pub replica: Channel,
+    pub log: Log,
+}
+
+/// The thread of a follower's scribe.
+pub(crate) struct FollowHandle {
+    stop: Arc<AtomicBool>,
+    channel: Channel,
+    thread: Option<Thread>,
+}
+
+impl FollowHandle {
+    /// Starts the scribe of a term that this replica follows.
+    pub fn start<Q: QueuePair + Send + 'static>(seed: FollowSeed<Q>) -> Result<FollowHandle, StartError> {
+        let stop = Arc::<AtomicBool>::default();
+        let channel = Channel::new().map_err(|e| StartError::Os("make an event counter", e))?;
+        let scribe = FollowScribe { seed, stop: stop.clone(), channel: channel.clone() };
+        let thread = Some(spawn("longarm-scribe", move || scribe.run())?);
+        Ok(FollowHandle { stop, channel, thread })
+    }
+
+    /// Has it end: from now on nothing that it copies from the memory is written. It gives the file back soon.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // SeqCst: what it copied before it saw this was not yet changed; pairs with `is_stopped`.
+        fence(Ordering::SeqCst);
+        self.channel.notify();
+    }
+}
+
+impl Drop for FollowHandle {
+    fn drop(&mut self) {
+        self.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Why it does not go on as it did.
+enum Trouble {
+    /// The memory is about to change.
+    Stopped,
+    /// The leader cannot be heard, or is too far ahead.
+    Away,
+    /// The disk failed.
+    Failed(DiskError),
+}
+
+impl From<PeerError> for Trouble {
+    fn from(_: PeerError) -> Trouble {
+        Trouble::Away
+    }
+}
+
+impl From<DiskError> for Trouble {
+    fn from(error: DiskError) -> Trouble {
+        Trouble::Failed(error)
+    }
+}
+
+impl From<Unsettled> for Trouble {
+    fn from(why: Unsettled) -> Trouble {
+        match why {
+            Unsettled::Stopped => Trouble::Stopped,
+            Unsettled::Failed(error) => Trouble::Failed(error),
+        }
+    }
+}
+
+/// The scribe of a follower.
+struct FollowScribe<Q> {
+    seed: FollowSeed<Q>,
+    stop: Arc<AtomicBool>,
+    /// Where it sleeps.
+    channel: Channel,
+}
+
+impl<Q: QueuePair> FollowScribe<Q> {
+    fn run(mut self) {
+        let mut retry = RETRY_MIN;
+        while !self.is_stopped() {
+            let begun = now();
+            match self.attend() {
+                Err(Trouble::Stopped) => return,
+                Err(Trouble::Failed(error)) => {
+                    self.seed.log.say(&format!("{error}. This replica keeps nothing on its disk any more"));
+                    self.seed.slot.fail();
+                }
+                Ok(()) | Err(Trouble::Away) => {}
+            }
+            retry = if now().since(begun) > Nanos::from_millis(1_000) { RETRY_MIN } else { retry };
+            self.channel.wait(retry);
+            retry = (retry * 2).min(RETRY_MAX);
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        // SeqCst: pairs with `FollowHandle::stop`.
+        fence(Ordering::SeqCst);
+        self.stop.load(Ordering::Relaxed) && !Mutant::DrainAfterReady.is_on()
+    }
+
+    /// Follows the leader's marks over one connection.
+    fn attend(&mut self) -> Result<(), Trouble> {
+        let mut desk = (self.seed.connect)().map_err(|_| Trouble::Away)?;
+        desk.sleep_on(&self.channel)?;
+        let first = self.first_mark(&mut desk)?;
+        let worth = || !self.is_stopped();
+        let Some(mut kept) = self.seed.slot.take(now() + PATIENCE, worth) else {
+            if self.seed.slot.has_failed() {
+                desk.say(&DiskReply { failed: true, ..DiskReply::default() }.encode())?;
+                // The leader hears of it before the connection ends.
+                while !self.is_stopped() && desk.take(DiskMark::decode).is_ok() {
+                    self.channel.wait(IDLE);
+                }
+            }
+            return Err(Trouble::Away);
+        };
+        let (streams, segments) = (first.written.len(), kept.disk.shape().segments as usize);
+        let floors: Vec<u64> = (0..streams).map(|at| self.seed.page.load(page::floor_at(at))).collect();
+        if let Err(trouble) = self.settle(&mut kept, floors.clone()) {
+            // A disk that failed is of no use to anybody.
+            if !matches!(trouble, Trouble::Failed(_)) {
+                self.seed.slot.put(kept);
+            }
+            return Err(trouble);
+        }
+        let KeptDisk { disk, note, .. } = kept;
+        let scribe = Scribe::go_on(disk, self.seed.term, self.seed.sync, floors.clone());
+        let mut writing = Writing {
+            term: self.seed.term,
+            arena: &self.seed.arena,
+            stopped: &|| self.is_stopped(),
+            desk,
+            scribe,
+            uses: vec![None; segments],
+            known: floors.into_iter().map(Known::from).collect(),
+            mark: DiskMark::default(),
+            marks: VecDeque::new(),
+            said: DiskReply::default(),
+            noted: now(),
+            missing: None,
+        };
+        writing.hear(first);
+        let trouble = loop {
+            if let Err(trouble) = writing.round() {
+                break trouble;
+            }
+            if writing.is_noted() && self.seed.slot.settled() != self.seed.term {
+                self.seed.slot.set_settled(self.seed.term);
+                self.seed.replica.notify();
+            }
+            if self.is_stopped() {
+                break Trouble::Stopped;
+            }
+            writing.rest(&self.channel);
+        };
+        let noted = writing.is_noted().then(|| writing.scribe.noted().note.clone());
+        let (term, floors) = (self.seed.term, writing.scribe.floors().to_vec());
+        let Writing { scribe, mut desk, .. } = writing;
+        if matches!(trouble, Trouble::Failed(_)) {
+            let _ = desk.say(&DiskReply { failed: true, ..DiskReply::default() }.encode());
+        } else {
+            let note = noted.or(note);
+            self.seed.slot.put(KeptDisk { disk: scribe.into_disk(), note, term, floors, same: false });
+        }
+        Err(trouble)
+    }
+
+    fn first_mark(&self, desk: &mut PeerChannel<Q>) -> Result<DiskMark, Trouble> {
+        let until = now() + PATIENCE;
+        loop {
+            if self.is_stopped() {
+                return Err(Trouble::Stopped);
+            }
+            if let Some(first) = desk.take(DiskMark::decode)?.pop() {
+                return Ok(first);
+            }
+            if now() >= until {
+                return Err(Trouble::Away);
+            }
+            if desk.may_sleep() {
+                self.channel.wait(Duration::from_millis(1));
+            }
+        }
+    }
+
+    /// Gives the file the start set of the term, and the term's streams below these floors.
+    fn settle(&self, kept: &mut KeptDisk, floors: Vec<u64>) -> Result<(), Trouble> {
+        if self.seed.slot.is_other() {
+            kept.forget()?;
+        }
+        Ok(kept.settle(&self.seed.arena, self.seed.term, floors, &|| self.is_stopped())?)
+    }
+}
+
+/// What is known of one of the leader's streams.
+struct Known {
+    /// All positions below are named to the scribe.
+    taken: u64,
+    /// Offsets of the positions from there on.
+    offsets: VecDeque<u64>,
+}
+
+impl From<u64> for Known {
+    fn from(taken: u64) -> Known {
+        Known { taken, offsets: VecDeque::new() }
+    }
+}
+
+/// The file while it is written.
+struct Writing<'a, Q> {
+    term: Term,
+    arena: &'a CheckedArena<Mapped>,
+    stopped: &'a dyn Fn() -> bool,
+    desk: PeerChannel<Q>,
+    scribe: Scribe<Box<dyn Medium>>,
+    /// By segment: the use whose line was named.
+    uses: Vec<Option<SegmentUse>>,
+    known: Vec<Known>,
+    /// The last mark.
+    mark: DiskMark,
+    /// Marks that no note covers yet.
+    marks: VecDeque<DiskMark>,
+    said: DiskReply,
+    /// When a note was last written.
+    noted: Nanos,
+    /// Since when an entry that comes next is not here.
+    missing: Option<Nanos>,
+}
+
+impl<Q: QueuePair> Writing<'_, Q> {
+    /// Whether a note says that the file is of this term.
+    fn is_noted(&self) -> bool {
+        self.scribe.noted().note.term == self.term
+    }
+
+    fn hear(&mut self, mark: DiskMark) {
+        let CheckedArena { memory, sums } = self.arena;
+        for &segment in &mark.freed {
+            // The leader waited until the freed line was here.
+            if let Some(line) = replica_line(memory, sums, segment) {
+                self.scribe.name_line(segment, &line);
+            }
+        }
+        let &DiskMark { stable, ceiling, unix, items, told, ref written, .. } = &mark;
+        let reclaimed = told.max(self.mark.told);
+        let (at, written) = (Nanos(mark.number), written.clone());
+        self.scribe.mark(Mark { at, stable, ceiling, unix, items, reclaimed, written });
+        self.marks.push_back(DiskMark { freed: Vec::new(), ..mark.clone() });
+        self.mark = DiskMark { told: reclaimed, freed: Vec::new(), ..mark };
+    }
+
+    /// Takes what is new, has it written, and says so.
+    fn round(&mut self) -> Result<(), Trouble> {
+        let marks = self.desk.take(DiskMark::decode)?;
+        marks.into_iter().for_each(|mark| self.hear(mark));
+        self.take()?;
+        let due = now().since(self.noted) >= NOTE_EVERY || self.mark.hurry || !self.is_noted();
+        if self.scribe.has_named() || (due && !self.scribe.is_settled()) {
+            let (memory, stopped) = (&self.arena.memory, self.stopped);
+            let copied = |at, into: &mut [u8]| {
+                memory.copy_out(at, into);
+                // Looked at after the bytes were copied: they are of this term.
+                !stopped()
+            };
+            let begun = now();
+            if self.scribe.batch(due, copied)?.is_none() {
+                return Err(Trouble::Stopped);
+            }
+            if due {
+                self.noted = begun;
+            }
+        }
+        self.reply()
+    }
+
+    /// Names the entries that came since, as far as they are here.
+    fn take(&mut self) -> Result<(), Trouble> {
+        let mut missing = false;
+        for stream in 0..self.known.len() {
+            let until = self.mark.written.get(stream).copied().unwrap_or(0);
+            self.learn(stream, until)?;
+            while let Some(&offset) = self.known[stream].offsets.front() {
+                let position = self.known[stream].taken;
+                let Some(place) = self.landed(stream, position, offset) else {
+                    missing = true;
+                    break;
+                };
+                self.scribe.name_entry(stream, place.offset, u64::from(place.len).next_multiple_of(8));
+                self.known[stream].offsets.pop_front();
+                self.known[stream].taken += 1;
+            }
+        }
+        let since = self.missing.take().filter(|_| missing).unwrap_or_else(now);
+        self.missing = missing.then_some(since);
+        if missing && now().since(since) >= PATIENCE { Err(Trouble::Away) } else { Ok(()) }
+    }
+
+    /// READs where the positions of a stream are, up to one that is written.
+    fn learn(&mut self, stream: usize, until: u64) -> Result<(), Trouble> {
+        loop {
+            let it = &self.known[stream];
+            let known = it.taken + it.offsets.len() as u64;
+            if known >= until {
+                return Ok(());
+            }
+            // The words of what is further behind are written over.
+            if until - known > DIRECTORY {
+                return Err(Trouble::Away);
+            }
+            let range = DirectoryRange::of(stream, known, until, u64::from(LANDING) / 8);
+            let bytes = self.desk.read(range.place(), now() + PATIENCE)?.to_vec();
+            for offset in range.offsets(&bytes) {
+                self.known[stream].offsets.push_back(offset.ok_or(Trouble::Away)?);
+            }
+        }
+    }
+
+    /// The entry at a position of a stream, if it is here; the line of its segment is named before it.
+    fn landed(&mut self, stream: usize, position: u64, offset: u64) -> Option<EntryRef> {
+        let view = self.arena.view();
+        let segment = segment_of(offset);
+        let known = self.uses.get(segment as usize)?.filter(|known| known.stands(view.memory));
+        let it = match known {
+            Some(it) => it,
+            None => {
+                let geometry = ArenaGeometry::read(view.memory, view.sums).expect(OWN_HEADER);
+                let it = SegmentUse::read(view, geometry, segment)?;
+                for line in segment..segment + it.line.run {
+                    let bytes = replica_line(view.memory, view.sums, line)?;
+                    self.scribe.name_line(line, &bytes);
+                }
+                self.uses[segment as usize] = Some(it);
+                it
+            }
+        };
+        if it.line.term != self.term || usize::from(it.line.stream) != stream {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        let (place, entry) = it.entry(view, offset, &mut bytes)?;
+        (entry.position == position).then_some(place)
+    }
+
+    /// Says what is kept, if that is more than was said.
+    fn reply(&mut self) -> Result<(), Trouble> {
+        let (floors, noted) = (self.scribe.floors(), self.scribe.noted());
+        let in_file = |mark: &&DiskMark| mark.written.iter().zip(floors).all(|(written, floor)| written <= floor);
+        let is_noted = |mark: &&DiskMark| {
+            noted.covers(&mark.written, mark.stable) && noted.note.reclaimed >= mark.told && self.is_noted()
+        };
+        let last = |marks: Option<&DiskMark>| marks.map_or(0, |mark| mark.number);
+        let mut reply = self.said;
+        // Freed segments are named before anything of their mark is in the file.
+        if self.is_noted() && !self.scribe.has_named() {
+            reply.kept = reply.kept.max(last(self.marks.iter().take_while(in_file).last()));
+        }
+        reply.noted = reply.noted.max(last(self.marks.iter().take_while(is_noted).last()));
+        while self.marks.front().is_some_and(|mark| mark.number <= reply.noted.min(reply.kept)) {
+            self.marks.pop_front();
+        }
+        if reply != self.said {
+            self.desk.say(&reply.encode())?;
+            self.said = reply;
+        }
+        Ok(())
+    }
+
+    /// Sleeps until there is something to do.
+    fn rest(&mut self, channel: &Channel) {
+        if self.missing.is_some() {
+            return sleep(LANDING_SOON);
+        }
+        let due = !self.scribe.is_settled();
+        let limit = if due { Duration::from_nanos(NOTE_EVERY.0) } else { IDLE };
+        if self.desk.may_sleep() {
+            channel.wait(limit);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The file of a replica becomes that of another term: it is given what the memory has and it has not.
+//!
+//! (1) Entries never change, and a segment has one use until all let go of it. So what the file lacks are the
+//!     segments that it has in another use, or in none, and the entries of its own term's streams that are not
+//!     below its floors. Of those, entries that were cut off are void in the file, too (L16).
+//! (2) A file that is of the base of the new term stays what it is until the note of the new term is there:
+//!     what is added is of uses that its note does not know, or lies beyond the floors, and what goes was never
+//!     acknowledged. A loss of power in between leaves the older term.
+//! (3) A file whose replica was overwritten with another start set than its own loses that. A note says so first,
+//!     and what such a file has counts for nothing until the note of the new term (D4).
+//! (4) What is left of an entry that was cut off while a leader wrote it would look like damage once its term is
+//!     not the newest any more. It is void in the file.
+
+use longarm_base::limits::{LINE, SEGMENT_BYTES};
+use longarm_base::{Mutant, Nanos, Term};
+use longarm_disk::{DiskError, Note};
+use longarm_host::{now, sleep};
+use longarm_memory::{Mapped, Words};
+use longarm_store::object::layout::SUM;
+use longarm_store::segment::layout::segment_at;
+use longarm_store::segment::{ArenaGeometry, Line, line_bytes, replica_line};
+use longarm_store::{ArenaView, SegmentUse};
+
+use crate::OWN_HEADER;
+use crate::checked_arena::CheckedArena;
+use crate::durable::options::ReplicaDisk;
+
+/// Bytes that are copied and written at once.
+const CHUNK: u64 = 1 << 20;
+/// Bytes that are passed over if they are zero.
+const BLOCK: usize = 64 << 10;
+/// How long a line that is being changed is waited for, and the time between two looks.
+const CHANGE: Nanos = Nanos::from_millis(100);
+const AGAIN: std::time::Duration = std::time::Duration::from_micros(20);
+
+/// The file of a replica, and how much of the memory is in it.
+pub(crate) struct KeptDisk {
+    pub disk: ReplicaDisk,
+    /// What the file says of itself; none if nothing was ever acknowledged.
+    pub note: Option<Note>,
+    /// The term whose start set the file has, with the streams of that term below the floors.
+    pub term: Term,
+    /// By stream.
+    pub floors: Vec<u64>,
+    /// The memory was read from the file, and nobody has written to it since.
+    pub same: bool,
+}
+
+/// Why a file was not given all.
+#[derive(Debug)]
+pub(crate) enum Unsettled {
+    /// The memory is about to change.
+    Stopped,
+    /// The disk failed.
+    Failed(DiskError),
+}
+
+impl From<DiskError> for Unsettled {
+    fn from(error: DiskError) -> Unsettled {
+        Unsettled::Failed(error)
+    }
+}
+
+impl KeptDisk {
+    /// Forgets what the file has, and says so in it: the replica's memory was given another start set.
+    pub fn forget(&mut self) -> Result<(), DiskError> {
+        if let Some(note) = &self.note
+            && !Mutant::ForgetPartial.is_on()
+        {
+            self.disk.write_note(&Note { partial: true, ended: false, ..note.clone() })?;
+            self.disk.sync()?;
+        }
+        self.disk.clear_lines();
+        (self.term, self.same) = (Term::ZERO, false);
+        self.floors.clear();
+        Ok(())
+    }
+
+    /// Gives the file all that the memory has of the start set of a term, and the term's own streams below
+    /// `floors`; more of these may come meanwhile. `stopped` says that the memory is not to be looked at any
+    /// more. On return all of it is surely there, though no note says so.
+    pub fn settle(
+        &mut self,
+        arena: &CheckedArena<Mapped>,
+        term: Term,
+        floors: Vec<u64>,
+        stopped: &dyn Fn() -> bool,
+    ) -> Result<(), Unsettled> {
+        let geometry = ArenaGeometry::read(&arena.memory, &arena.sums).expect(OWN_HEADER);
+        let mut settling =
+            Settling { kept: self, arena, term, geometry, stopped, buffer: vec![0; CHUNK as usize] };
+        (geometry.table..geometry.segments).try_for_each(|segment| settling.segment(segment))?;
+        self.disk.write_table()?;
+        self.disk.sync()?;
+        (self.term, self.floors, self.same) = (term, floors, false);
+        Ok(())
+    }
+
+    fn floor(&self, stream: u16) -> u64 {
+        self.floors.get(usize::from(stream)).copied().unwrap_or(0)
+    }
+}
+
+/// A file that is given a start set.
+struct Settling<'a> {
+    kept: &'a mut KeptDisk,
+    arena: &'a CheckedArena<Mapped>,
+    term: Term,
+    geometry: ArenaGeometry,
+    stopped: &'a dyn Fn() -> bool,
+    buffer: Vec<u8>,
+}
+
+impl Settling<'_> {
+    /// Brings a segment, or the run that begins there, into the file, and then its line.
+    fn segment(&mut self, segment: u32) -> Result<(), Unsettled> {
+        let CheckedArena { memory, sums } = self.arena;
+        let view = ArenaView { memory, sums };
+        let bytes = self.line(segment)?;
+        let known = Line::from_bytes(&self.kept.disk.line(segment), sums, segment).unwrap_or(Line::FREE);
+        let lacks = !self.kept.same;
+        if let Some(it) = SegmentUse::read(view, self.geometry, segment).filter(|_| lacks) {
+            let is_known = known.has_entries() && known.is_same_use(&it.line);
+            match is_known {
+                false => self.whole(&it)?,
+                true if it.line.term > self.kept.term => self.whole(&it)?,
+                true if it.line.term == self.kept.term => self.beyond(&it)?,
+                true => {}
+            }
+        }
+        self.kept.disk.set_line(segment, &bytes);
+        Ok(())
+    }
+
+    /// The line of a segment, between two changes. What never comes to be a line says nothing.
+    fn line(&self, segment: u32) -> Result<[u8; LINE as usize], Unsettled> {
+        let CheckedArena { memory, sums } = self.arena;
+        let until = now() + CHANGE;
+        loop {
+            self.go_on()?;
+            if let Some(line) = replica_line(memory, sums, segment) {
+                return Ok(line);
+            }
+            if now() >= until {
+                return Ok(line_bytes(memory, segment));
+            }
+            sleep(AGAIN);
+        }
+    }
+
+    fn go_on(&self) -> Result<(), Unsettled> {
+        if (self.stopped)() { Err(Unsettled::Stopped) } else { Ok(()) }
+    }
+
+    /// Writes all of a use that the file does not have.
+    fn whole(&mut self, it: &SegmentUse) -> Result<(), Unsettled> {
+        let (from, len) = (segment_at(it.segment), u64::from(it.line.run) * SEGMENT_BYTES);
+        for at in (from..from + len).step_by(CHUNK as usize) {
+            self.copy(at, CHUNK.min(from + len - at))?;
+        }
+        let mut broken = Vec::new();
+        it.marked(self.arena.view(), 0, &mut |offset, whole| broken.extend(whole.is_none().then_some(offset)));
+        self.void(it, &broken)
+    }
+
+    /// Writes what a use has beyond the floors of the file.
+    fn beyond(&mut self, it: &SegmentUse) -> Result<(), Unsettled> {
+        let (mut there, mut broken) = (Vec::new(), Vec::new());
+        let from = self.kept.floor(it.line.stream);
+        it.marked(self.arena.view(), from, &mut |offset, whole| match whole {
+            Some(len) => there.push((offset, u64::from(len).next_multiple_of(8))),
+            None => broken.push(offset),
+        });
+        for (offset, len) in there {
+            for at in (offset..offset + len).step_by(CHUNK as usize) {
+                self.copy(at, CHUNK.min(offset + len - at))?;
+            }
+        }
+        self.void(it, &broken)
+    }
+
+    /// Voids rooms in the file that hold no whole entry, unless the term's leader may be about to fill them.
+    fn void(&mut self, it: &SegmentUse, rooms: &[u64]) -> Result<(), Unsettled> {
+        if it.line.term == self.term || Mutant::KeepBroken.is_on() {
+            return Ok(());
+        }
+        self.go_on()?;
+        rooms.iter().try_for_each(|offset| self.kept.disk.write(offset + SUM, &[0; 8]))?;
+        Ok(())
+    }
+
+    fn copy(&mut self, at: u64, len: u64) -> Result<(), Unsettled> {
+        let buffer = &mut self.buffer[..len as usize];
+        self.arena.memory.copy_out(at, buffer);
+        // Looked at after the bytes were copied: they are of the memory as it was before a change.
+        if (self.stopped)() {
+            return Err(Unsettled::Stopped);
+        }
+        for (offset, block) in (at..).step_by(BLOCK).zip(buffer.chunks(BLOCK)) {
+            if block.iter().any(|byte| *byte != 0) {
+                self.kept.disk.write(offset, block)?;
+            }
+        }
+        Ok(())
+    }
+}

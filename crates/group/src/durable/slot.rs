@@ -1,0 +1,86 @@
+//! Where the file of a replica is while no thread has it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use longarm_base::{Nanos, Term};
+use longarm_host::{Mutex, now, sleep};
+
+use crate::durable::settle::KeptDisk;
+
+/// The time between two looks at whether the file is back.
+const AGAIN: Duration = Duration::from_micros(200);
+
+/// The file of a replica, for one thread at a time: the scribe of a term that the replica leads, or that of a
+/// term that it follows.
+pub(crate) struct DiskSlot {
+    kept: Mutex<Option<KeptDisk>>,
+    /// The memory was given another start set than the file is of, since the file was last given anything.
+    other: AtomicBool,
+    /// The term whose start set the file has, as its note says.
+    settled: AtomicU64,
+    failed: AtomicBool,
+}
+
+impl DiskSlot {
+    /// The slot of a replica that has this file, if it has one.
+    pub fn new(kept: Option<KeptDisk>) -> DiskSlot {
+        let settled = kept.as_ref().and_then(|kept| kept.note.as_ref()).map_or(Term::ZERO, |note| note.term);
+        let (other, failed) = (AtomicBool::new(false), AtomicBool::new(false));
+        DiskSlot { kept: Mutex::new(kept), other, settled: AtomicU64::new(settled.bits()), failed }
+    }
+
+    /// Takes the file, as soon as the thread that has it gives it back; while `worth` it.
+    pub fn take(&self, until: Nanos, worth: impl Fn() -> bool) -> Option<KeptDisk> {
+        loop {
+            if let Some(kept) = self.kept.lock().take() {
+                return Some(kept);
+            }
+            if self.has_failed() || now() >= until || !worth() {
+                return None;
+            }
+            sleep(AGAIN);
+        }
+    }
+
+    /// Gives the file back.
+    pub fn put(&self, kept: KeptDisk) {
+        *self.kept.lock() = Some(kept);
+    }
+
+    /// The memory is about to be given another start set than the file has.
+    pub fn overwrite(&self) {
+        // Release: the file is taken by a thread that sees this; pairs with `is_other`.
+        self.other.store(true, Ordering::Release);
+    }
+
+    /// Whether that happened since the last call.
+    pub fn is_other(&self) -> bool {
+        // AcqRel: pairs with `overwrite`.
+        self.other.swap(false, Ordering::AcqRel)
+    }
+
+    /// The file has the start set of a term, and a note says so.
+    pub fn set_settled(&self, term: Term) {
+        // Release: the note is on disk; pairs with `settled`.
+        self.settled.store(term.bits(), Ordering::Release);
+    }
+
+    /// The term whose start set the file has.
+    pub fn settled(&self) -> Term {
+        // Acquire: pairs with `set_settled`.
+        Term::from_bits(self.settled.load(Ordering::Acquire)).unwrap_or(Term::ZERO)
+    }
+
+    /// The file is lost.
+    pub fn fail(&self) {
+        // Relaxed: whoever sees it late finds no file in the slot.
+        self.failed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the file is lost.
+    pub fn has_failed(&self) -> bool {
+        // Relaxed: as above.
+        self.failed.load(Ordering::Relaxed)
+    }
+}
