@@ -230,9 +230,7 @@ pub enum Mutant {
     /// A replica that began anew with what its disk has is taken to have all that it acknowledged (D1).
     ClaimAcked,
     /// A file that is given another start set does not say so (D4).
-    ForgetPartial,
-    /// A file that was being given another start set counts for its older term (D4).
-    TrustPartial,
+    ForgetMixed,
     /// A follower's disk goes on writing when the memory is about to change (D4).
     DrainAfterReady,
     /// What is left of an entry that was cut off stays in the file (D8).

@@ -142,12 +142,6 @@ impl<M: Medium> ArenaDisk<M> {
         self.table.set_line(segment, line);
     }
 
-    /// Forgets the lines of all segments behind the table, as those of a file that is to be given another start
-    /// set. [`write_table`](Self::write_table) writes them.
-    pub fn clear_lines(&mut self) {
-        (self.shape.table..self.shape.segments).for_each(|segment| self.set_line(segment, &[0; LINE as usize]));
-    }
-
     /// Whether lines were set that are not written.
     pub fn has_changed_lines(&self) -> bool {
         self.table.has_changed()

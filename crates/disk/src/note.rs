@@ -8,7 +8,7 @@
 //!  24  stable: each entry of a version up to this one is in the file, and what it replaced may be gone
 //!  32  ceiling: no version beyond this one was drawn
 //!  40  bit 0: the server ended in order behind this note; bit 1: nothing was acknowledged before it was in the
-//!      file; bit 2: the file is being given another start set, and holds none
+//!      file; bit 2: parts of another start set may be in the file
 //!  48  the leader's calendar, in unix milliseconds
 //!  56  items in the leader's index, about
 //!  64  segments that were freed in the term, and that the file has as free
@@ -41,9 +41,8 @@ pub struct Note {
     pub ended: bool,
     /// Nothing was acknowledged before it was in the file, so entries beyond the floors may count.
     pub sync: bool,
-    /// The file is being given the start set of another term: it does not hold that of `term` any more, nor
-    /// any other.
-    pub partial: bool,
+    /// The file is being given the start set of another term, parts of which may be there.
+    pub mixed: bool,
     /// The leader's calendar, in unix milliseconds.
     pub unix: u64,
     /// Items in the leader's index, about: how large the next one should be made.
@@ -61,7 +60,7 @@ impl Note {
     /// If there are more than [`FLOORS_MAX`] floors.
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.floors.len() <= FLOORS_MAX, "{} floors do not fit a note", self.floors.len());
-        let flags = u64::from(self.ended) | u64::from(self.sync) << 1 | u64::from(self.partial) << 2;
+        let flags = u64::from(self.ended) | u64::from(self.sync) << 1 | u64::from(self.mixed) << 2;
         let moment = [self.number, self.term.bits(), self.stable.0, self.ceiling.0, flags];
         let leader = [self.unix, self.items, self.reclaimed, self.floors.len() as u64];
         let words = moment.into_iter().chain(leader).chain(self.floors.iter().copied());
@@ -88,7 +87,7 @@ impl Note {
             ceiling: Csn(word(4)?),
             ended: word(5)? & 1 != 0,
             sync: word(5)? & 2 != 0,
-            partial: word(5)? & 4 != 0,
+            mixed: word(5)? & 4 != 0,
             unix: word(6)?,
             items: word(7)?,
             reclaimed: word(8)?,
@@ -107,8 +106,8 @@ mod tests {
     fn note(number: u64, floors: Vec<u64>) -> Note {
         let term = Term::new(7, ReplicaId(3));
         let (stable, ceiling) = (Csn(90), Csn(1 << 20));
-        let (ended, sync, partial, unix, items, reclaimed) = (true, false, true, 5, 6, 7);
-        Note { number, term, stable, ceiling, ended, sync, partial, unix, items, reclaimed, floors }
+        let (ended, sync, mixed, unix, items, reclaimed) = (true, false, true, 5, 6, 7);
+        Note { number, term, stable, ceiling, ended, sync, mixed, unix, items, reclaimed, floors }
     }
 
     #[test]

@@ -248,8 +248,8 @@ impl<M: Medium> Scribe<M> {
     fn note(&self, ended: bool) -> Option<Note> {
         let &Mark { stable, ceiling, unix, items, reclaimed, .. } = self.covered.as_ref()?;
         let (number, term, sync, floors) = (0, self.term, self.sync, self.floors.clone());
-        let partial = false;
-        Some(Note { number, term, stable, ceiling, ended, sync, partial, unix, items, reclaimed, floors })
+        let mixed = false;
+        Some(Note { number, term, stable, ceiling, ended, sync, mixed, unix, items, reclaimed, floors })
     }
 }
 

@@ -358,7 +358,6 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
             // Until it is synced, the count in its page is that of its older term. `Ask::Adopt` brings the
             // new one.
             self.tell_reclaimed(told)?;
-            tell(self.leader_term, || Told::LetGo { replica: self.follower.replica, reclaimed: told });
         }
         if let Some(disk) = disk
             && disk.free(&asked, told)
@@ -366,6 +365,9 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
             let desk = self.leader_term.core.disk.as_ref().and_then(|gate| gate.desk());
             desk.into_iter().for_each(|desk| desk.notify());
             return Ok(());
+        }
+        if progress.synced {
+            tell(self.leader_term, || Told::LetGo { replica: self.follower.replica, reclaimed: told });
         }
         self.leader_term.releases.lock().let_go(self.follower.replica, &asked);
         self.leader_term.core.engine.relief.poke();

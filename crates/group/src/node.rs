@@ -140,7 +140,8 @@ impl<T: Transport> Node<T> {
         assert!(opened.is_ok(), "a door that nobody came through cannot be fenced: {opened:?}");
         let life = chance.max(1);
         let state = PersistentState { members, promised: term, sync: kept.sync };
-        let mut machine = Machine::new(me, state, group_options.timing, chance, now());
+        let machine = Machine::new(me, state, group_options.timing, chance, now());
+        let mut machine = machine.with_mixture(kept.mixed);
         // The replica promised nothing, or what it promised is lost. Nobody else knows it of a replica alone.
         if term == Term::ZERO || (forgot && !group_options.is_alone()) {
             machine = machine.blank(life, group_options.first_rest());

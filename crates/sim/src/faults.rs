@@ -94,6 +94,11 @@ pub enum What {
         /// How long it is down.
         time: Nanos,
     },
+    /// All replicas lose their power at once. They keep their data on disks.
+    Power {
+        /// How long the first of them is down; each of the others a little longer.
+        time: Nanos,
+    },
     /// A replica loses its memory and its disk, unless as many replicas have lost their memory as a group can
     /// bear, or another replica has lost its disk and is not in sync since.
     Reformat {
@@ -162,6 +167,8 @@ pub struct Strength {
     pub dates: bool,
     /// Whether threads lose their cores.
     pub stalls: bool,
+    /// Whether all replicas lose their power at once.
+    pub power: bool,
 }
 
 /// A calendar is set by less than two to this power milliseconds, ahead or behind.
@@ -183,7 +190,7 @@ impl Strength {
         let (pauses, cuts) = (self.pause > Nanos(0), self.cut > Nanos(0));
         let kinds = [pauses, cuts, self.crashes, self.moves, self.changes, self.ends];
         let (strands, slow) = (self.strand > Nanos(0), self.slow > Nanos(0));
-        let others = [strands, slow, self.traps, self.reformats, self.dates, self.stalls];
+        let others = [strands, slow, self.traps, self.reformats, self.dates, self.stalls, self.power];
         let kinds = kinds.into_iter().chain(others).collect::<Vec<_>>();
         let kinds: Vec<_> = (0..kinds.len()).filter(|&kind| kinds[kind]).collect();
         let (mut faults, mut at) = (Vec::new(), Nanos(0));
@@ -217,7 +224,8 @@ impl Strength {
                     What::Reformat { server, time: Nanos(chance.below(DOWN)) }
                 }
                 10 => draw_date(machines.any_server(chance), chance),
-                _ => draw_stall(chance),
+                11 => draw_stall(chance),
+                _ => What::Power { time: Nanos(chance.below(DOWN)) },
             };
             faults.push(Fault { at, what });
         }
@@ -289,6 +297,9 @@ impl std::fmt::Display for Fault {
             What::Change { node, .. } => write!(f, "node {node} is to be a replica, or none any more"),
             What::Crash { server, time } => {
                 write!(f, "node {server} loses its memory and is down for {:.1} ms", millis(*time))
+            }
+            What::Power { time } => {
+                write!(f, "all nodes lose their power and are down for {:.1} ms and more", millis(*time))
             }
             What::Reformat { server, time } => {
                 write!(f, "node {server} loses memory and disk and is down for {:.1} ms", millis(*time))

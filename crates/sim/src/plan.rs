@@ -246,8 +246,9 @@ fn draw_timing(chance: &mut SplitMix64) -> Timing {
 fn draw_strength(scenario: &Scenario, chance: &mut SplitMix64) -> Strength {
     let Scenario { pauses, cuts, crashes, moves, changes, ends, .. } = *scenario;
     let Scenario { strands, slow, traps, reformats, dates, stalls, .. } = *scenario;
+    let power = scenario.durable && scenario.group;
     let faults =
-        [pauses, cuts, crashes, moves, changes, ends, strands, slow, traps, reformats, dates, stalls];
+        [pauses, cuts, crashes, moves, changes, ends, strands, slow, traps, reformats, dates, stalls, power];
     let any = faults.contains(&true);
     let cut_longest = if scenario.group { 400_000_000 } else { 80_000_000 };
     // A change demands that all replicas are in sync, and five are so less often.
@@ -272,6 +273,7 @@ fn draw_strength(scenario: &Scenario, chance: &mut SplitMix64) -> Strength {
         reformats,
         dates,
         stalls,
+        power,
     }
 }
 

@@ -344,6 +344,12 @@ impl Run {
                 }
                 loses
             }
+            What::Power { time } => {
+                let up: Vec<_> = (0..self.plan.servers).filter(|&server| !self.is_down(server)).collect();
+                let later = |server: &u32| Nanos(time.0 * (4 + u64::from(*server)) / 4);
+                up.iter().for_each(|server| self.lose(*server, later(server)));
+                !up.is_empty()
+            }
             What::Reformat { server, time } => {
                 self.forget_the_synced();
                 let loses = self.blank.iter().all(|blank| blank == server) && self.is_to_lose(*server);

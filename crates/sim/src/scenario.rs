@@ -51,10 +51,10 @@ pub struct Scenario {
     pub narrow: bool,
     /// With scans: a single replica keeps an ordered index, also while it leads.
     pub lone: bool,
-    /// A server alone keeps its data on a disk whose syncs take their time. It loses its power where replicas
-    /// crash, and comes back with what its disk has.
+    /// Servers keep their data on disks whose syncs take their time. They lose their power where replicas crash,
+    /// a group also all at once, and come back with what their disks have.
     pub durable: bool,
-    /// That server acknowledges from memory, and may lose the last writes.
+    /// A server alone acknowledges from memory, and may lose the last writes.
     pub loses: bool,
 }
 
@@ -344,6 +344,20 @@ pub const SCENARIOS: &[Scenario] = &[
         durable: true,
         loses: true,
         ..Scenario::CALM
+    },
+    Scenario {
+        name: "durable-group",
+        about: "replicas that keep their data acknowledge from disks, and lose power, one by one or all at once",
+        group: true,
+        crashes: true,
+        durable: true,
+        ..Scenario::CALM
+    },
+    Scenario {
+        name: "power",
+        about: "that, and everything at once that may strike a group",
+        durable: true,
+        ..Scenario::GROUP_ALL
     },
     Scenario::SCANS,
     Scenario {

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use longarm_base::{Csn, Nanos, ReplicaId};
 use longarm_fabric::{Channel, Completions, QueuePair};
+use longarm_host::observe::{Observation as Seen, WATCHED, observe};
 use longarm_host::{Pause, Thread, now};
 use longarm_wire::{DiskMark, DiskReply, FREED_MAX};
 
@@ -81,6 +82,8 @@ struct Sent {
     stable: Csn,
     written: Vec<u64>,
     freed: Vec<u32>,
+    /// Of how many freed segments the follower was told by then; zero if that is not all that it was told of.
+    told: u64,
 }
 
 /// The connection of a follower's disk.
@@ -173,19 +176,21 @@ impl<Q: QueuePair> Desk<Q> {
             link.heard = now();
             let more = reply.kept > link.said.kept;
             link.said = reply;
-            let mut freed = Vec::new();
-            for mark in link.sent.iter_mut().take_while(|mark| mark.number <= reply.kept) {
-                disk.keep(&mark.written);
-                freed.append(&mut mark.freed);
-            }
-            if !freed.is_empty() {
-                disk.freed(&freed);
-                self.leader.releases.lock().let_go(link.follower.replica, &freed);
-                self.leader.core.engine.relief.poke();
-            }
+            link.sent.iter().take_while(|it| it.number <= reply.kept).for_each(|it| disk.keep(&it.written));
             while link.sent.front().is_some_and(|mark| mark.number <= reply.noted.min(reply.kept)) {
-                let mark = link.sent.pop_front().expect("there is one");
-                disk.note(mark.written, mark.stable);
+                let Sent { stable, written, freed, told, .. } = link.sent.pop_front().expect("there is one");
+                disk.note(written, stable);
+                if freed.is_empty() {
+                    continue;
+                }
+                // A replica that knows of fewer than another may not lead, so its note has the count first.
+                disk.freed(&freed);
+                let replica = link.follower.replica;
+                if WATCHED && told > 0 && !self.leader.is_over() {
+                    observe(|| Seen::LetGo { replica, reclaimed: told });
+                }
+                self.leader.releases.lock().let_go(replica, &freed);
+                self.leader.core.engine.relief.poke();
             }
             // More may be committed now, or freed.
             if more && self.gate.durability() == Durability::Sync {
@@ -245,7 +250,7 @@ impl<Q: QueuePair> Desk<Q> {
         (link.marked, link.heard) = (now(), now());
         link.last = (mark.stable, mark.written.clone());
         link.requests.say(&message.encode());
-        link.sent.push_back(Sent { number, stable: mark.stable, written: mark.written, freed });
+        link.sent.push_back(Sent { number, stable: mark.stable, written: mark.written, freed, told });
         true
     }
 

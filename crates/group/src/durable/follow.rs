@@ -185,6 +185,8 @@ impl<Q: QueuePair> FollowScribe<Q> {
         };
         let (streams, segments) = (first.written.len(), kept.disk.shape().segments as usize);
         let floors: Vec<u64> = (0..streams).map(|at| self.seed.page.load(page::floor_at(at))).collect();
+        // Looked at before the lines: they say that so many segments are free.
+        let told = self.seed.page.load(page::RECLAIMED);
         if let Err(trouble) = self.settle(&mut kept, floors.clone()) {
             // A disk that failed is of no use to anybody.
             if !matches!(trouble, Trouble::Failed(_)) {
@@ -202,7 +204,7 @@ impl<Q: QueuePair> FollowScribe<Q> {
             scribe,
             uses: vec![None; segments],
             known: floors.into_iter().map(Known::from).collect(),
-            mark: DiskMark::default(),
+            mark: DiskMark { told, ..DiskMark::default() },
             marks: VecDeque::new(),
             said: DiskReply::default(),
             noted: now(),
@@ -229,7 +231,8 @@ impl<Q: QueuePair> FollowScribe<Q> {
             let _ = desk.say(&DiskReply { failed: true, ..DiskReply::default() }.encode());
         } else {
             let note = noted.or(note);
-            self.seed.slot.put(KeptDisk { disk: scribe.into_disk(), note, term, floors, same: false });
+            let disk = scribe.into_disk();
+            self.seed.slot.put(KeptDisk { disk, note, term, floors, same: false, lacks_all: false });
         }
         Err(trouble)
     }
@@ -255,7 +258,7 @@ impl<Q: QueuePair> FollowScribe<Q> {
     /// Gives the file the start set of the term, and the term's streams below these floors.
     fn settle(&self, kept: &mut KeptDisk, floors: Vec<u64>) -> Result<(), Trouble> {
         if self.seed.slot.is_other() {
-            kept.forget()?;
+            kept.mix()?;
         }
         Ok(kept.settle(&self.seed.arena, self.seed.term, floors, &|| self.is_stopped())?)
     }

@@ -20,6 +20,8 @@ pub(crate) struct Kept {
     pub disk: Option<KeptDisk>,
     /// The term whose start set and streams are in the memory now.
     pub sync: Option<Term>,
+    /// Parts of another start set may be there, too.
+    pub mixed: bool,
     /// No version up to this one is drawn again.
     pub ceiling: Csn,
 }
@@ -39,13 +41,13 @@ pub(crate) fn arena(
     let Some(durable) = &options.durable else { return Ok((arena, Kept::default())) };
     let Loaded { disk, note, floors } = load(&arena, durable, options.id, log)?;
     let counts = options.is_alone() || durable.durability == Durability::Sync;
-    let whole = note.as_ref().is_none_or(|note| !note.partial) || Mutant::TrustPartial.is_on();
     // Without a note nothing was ever acknowledged here: the empty memory is all that there was.
     let said = note.clone().unwrap_or_default();
     tell_page(page, &said);
     let ceiling = if Mutant::ResetCeiling.is_on() { Csn::NONE } else { said.ceiling };
-    let disk = KeptDisk { disk, note, term: said.term, floors, same: options.is_alone() };
-    Ok((arena, Kept { disk: Some(disk), sync: (counts && whole).then_some(said.term), ceiling }))
+    let (term, mixed, same) = (said.term, said.mixed, options.is_alone());
+    let disk = KeptDisk { disk, note, term, floors, same, lacks_all: mixed };
+    Ok((arena, Kept { disk: Some(disk), sync: counts.then_some(term), mixed, ceiling }))
 }
 
 /// Notes in the page of a replica what its disk says, as if a leader had told it.

@@ -79,6 +79,8 @@ impl Judge<'_> {
         let cut = !self.note.sync && csn > self.note.stable && !Mutant::KeepBeyondCut.is_on();
         match (of_note, whole) {
             (false, true) => Verdict::Stays,
+            // It may have been cut off when another start set was written over it, which has what was committed.
+            (_, false) if self.note.mixed => Verdict::Goes,
             (false, false) => Verdict::Damaged,
             (true, true) if below && !cut => Verdict::Stays,
             (true, false) if below && !cut && !Mutant::TrustRot.is_on() => Verdict::Damaged,
@@ -152,15 +154,8 @@ pub(crate) fn load(
 ) -> Result<Loaded, StartError> {
     let ArenaGeometry { segments, table } =
         ArenaGeometry::read(&arena.memory, &arena.sums).expect(OWN_HEADER);
-    let (mut disk, found) = durable.disk.open(Shape { group, segments, table })?;
+    let (disk, found) = durable.disk.open(Shape { group, segments, table })?;
     let Some(note) = found.note else { return Ok(Loaded { disk, note: None, floors: Vec::new() }) };
-    if note.partial && !Mutant::TrustPartial.is_on() {
-        let path = disk.medium().path().display();
-        log.say(&format!("{path}: this replica was being given all data anew, which is begun again"));
-        disk.clear_lines();
-        let nothing = Note { term: Term::ZERO, floors: Vec::new(), ..note };
-        return Ok(Loaded { disk, note: Some(nothing), floors: Vec::new() });
-    }
     let mut loading = Loading { arena, disk, begun: now(), log };
     loading.lines(table..segments, note.term);
     let judge = Judge { note: &note };

@@ -7,6 +7,7 @@
 //!     (D5). The versions drawn by then count, too: a cut must not lie below what made the segment needless.
 //! (3) After an error it ends, and the gate stays shut.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -125,8 +126,9 @@ impl ScribeHandle {
             gate: shared,
             scribe,
             feed,
-            seen: (Csn::NONE, Vec::new()),
+            seen: Mark::default(),
             reclaimed: 0,
+            freeing: BTreeSet::new(),
             noted: now(),
             spin: AdaptiveSpin::new(SPIN),
         };
@@ -153,10 +155,11 @@ struct Writing<Q> {
     gate: Arc<DiskGate>,
     scribe: DiskWriter,
     feed: Feed,
-    /// The stable point and the positions of the last mark.
-    seen: (Csn, Vec<u64>),
-    /// Segments that the disk has let go of.
+    /// The last mark.
+    seen: Mark,
+    /// Of how many freed segments the file has the lines, and which of these nobody was told of yet.
     reclaimed: u64,
+    freeing: BTreeSet<u32>,
     /// When a note was last written.
     noted: Nanos,
     spin: AdaptiveSpin,
@@ -176,7 +179,7 @@ impl<Q> Writing<Q> {
             if stopped {
                 let (note, floors) = (self.scribe.noted().note.clone(), self.scribe.floors().to_vec());
                 let (disk, term, note) = (self.scribe.into_disk(), note.term, Some(note));
-                return Some(KeptDisk { disk, note, term, floors, same: false });
+                return Some(KeptDisk { disk, note, term, floors, same: false, lacks_all: false });
             }
             self.rest();
         }
@@ -195,7 +198,14 @@ impl<Q> Writing<Q> {
         if !freeing.is_empty() {
             // The freed lines are in the file now.
             self.reclaimed = told;
-            self.leader.releases.lock().let_go(self.me, &freeing);
+            self.freeing.extend(freeing);
+        }
+        // A replica that knows of fewer freed segments than another may not lead, so a note has the count
+        // first, where there are others.
+        let is_noted = self.scribe.noted().note.reclaimed >= self.reclaimed;
+        if !self.freeing.is_empty() && (is_noted || self.gate.desk().is_none()) {
+            let freed: Vec<u32> = std::mem::take(&mut self.freeing).into_iter().collect();
+            self.leader.releases.lock().let_go(self.me, &freed);
             self.leader.core.engine.relief.poke();
         }
         Ok(())
@@ -205,11 +215,13 @@ impl<Q> Writing<Q> {
     fn look(&mut self) -> Nanos {
         let mark = moment(&self.leader.core, self.reclaimed);
         let looked = mark.at;
-        if (mark.stable, &mark.written) != (self.seen.0, &self.seen.1) {
-            self.seen = (mark.stable, mark.written.clone());
+        if (mark.stable, mark.reclaimed, &mark.written)
+            != (self.seen.stable, self.seen.reclaimed, &self.seen.written)
+        {
+            self.seen = mark.clone();
             self.scribe.mark(mark);
         }
-        for (stream, &written) in self.seen.1.iter().enumerate() {
+        for (stream, &written) in self.seen.written.iter().enumerate() {
             self.feed.take(stream, written, &mut self.scribe);
             self.gate.set_taken(stream, self.feed.taken()[stream]);
         }
@@ -247,7 +259,8 @@ impl<Q> Writing<Q> {
     /// Names the lines of segments that the disk may let go of. Which ones, and of how many it was told then.
     fn asked(&mut self) -> (Vec<u32>, u64) {
         let noted = self.scribe.noted();
-        let asked = self.leader.releases.lock().asked(self.me, |written, csn| noted.covers(written, csn));
+        let mut asked = self.leader.releases.lock().asked(self.me, |written, csn| noted.covers(written, csn));
+        asked.segments.retain(|segment| !self.freeing.contains(segment));
         let CheckedArena { memory, sums } = &self.arena;
         let stable = self.leader.core.engine.store.stable();
         for &segment in asked.segments.iter().filter(|_| !Mutant::LazyFree.is_on()) {

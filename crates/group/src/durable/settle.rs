@@ -6,8 +6,9 @@
 //! (2) A file that is of the base of the new term stays what it is until the note of the new term is there:
 //!     what is added is of uses that its note does not know, or lies beyond the floors, and what goes was never
 //!     acknowledged. A loss of power in between leaves the older term.
-//! (3) A file whose replica was overwritten with another start set than its own loses that. A note says so first,
-//!     and what such a file has counts for nothing until the note of the new term (D4).
+//! (3) A file whose replica was overwritten with another start set than its own becomes a mixture, as the memory
+//!     did: it still has what its own term and those before committed, since that has its place for ever. A note
+//!     says so first (D4).
 //! (4) What is left of an entry that was cut off while a leader wrote it would look like damage once its term is
 //!     not the newest any more. It is void in the file.
 
@@ -44,6 +45,8 @@ pub(crate) struct KeptDisk {
     pub floors: Vec<u64>,
     /// The memory was read from the file, and nobody has written to it since.
     pub same: bool,
+    /// The memory was given another start set than the file's: the file lacks all of it.
+    pub lacks_all: bool,
 }
 
 /// Why a file was not given all.
@@ -62,17 +65,16 @@ impl From<DiskError> for Unsettled {
 }
 
 impl KeptDisk {
-    /// Forgets what the file has, and says so in it: the replica's memory was given another start set.
-    pub fn forget(&mut self) -> Result<(), DiskError> {
-        if let Some(note) = &self.note
-            && !Mutant::ForgetPartial.is_on()
+    /// Notes that the replica's memory was given another start set, which the file will be given, too.
+    pub fn mix(&mut self) -> Result<(), DiskError> {
+        if let Some(note) = &mut self.note
+            && !Mutant::ForgetMixed.is_on()
         {
-            self.disk.write_note(&Note { partial: true, ended: false, ..note.clone() })?;
+            (note.mixed, note.ended, note.floors) = (true, false, self.floors.clone());
+            self.disk.write_note(note)?;
             self.disk.sync()?;
         }
-        self.disk.clear_lines();
-        (self.term, self.same) = (Term::ZERO, false);
-        self.floors.clear();
+        (self.same, self.lacks_all) = (false, true);
         Ok(())
     }
 
@@ -92,7 +94,8 @@ impl KeptDisk {
         (geometry.table..geometry.segments).try_for_each(|segment| settling.segment(segment))?;
         self.disk.write_table()?;
         self.disk.sync()?;
-        (self.term, self.floors, self.same) = (term, floors, false);
+        (self.term, self.floors) = (term, floors);
+        (self.same, self.lacks_all) = (false, false);
         Ok(())
     }
 
@@ -121,11 +124,11 @@ impl Settling<'_> {
         let lacks = !self.kept.same;
         if let Some(it) = SegmentUse::read(view, self.geometry, segment).filter(|_| lacks) {
             let is_known = known.has_entries() && known.is_same_use(&it.line);
-            match is_known {
-                false => self.whole(&it)?,
-                true if it.line.term > self.kept.term => self.whole(&it)?,
-                true if it.line.term == self.kept.term => self.beyond(&it)?,
-                true => {}
+            match it.line.term.cmp(&self.kept.term) {
+                _ if !is_known || self.kept.lacks_all => self.whole(&it)?,
+                std::cmp::Ordering::Greater => self.whole(&it)?,
+                std::cmp::Ordering::Equal => self.beyond(&it)?,
+                std::cmp::Ordering::Less => {}
             }
         }
         self.kept.disk.set_line(segment, &bytes);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use longarm_base::{Mutant, ReplicaId, Term};
 use longarm_fabric::{Channel, Transport};
 use longarm_host::now;
+use longarm_host::observe::{Observation as Seen, observe};
 use longarm_replica::{Event, KeptMemory, RoleKind};
 use longarm_wire::Answer;
 
@@ -48,7 +49,7 @@ impl<T: Transport> Node<T> {
             format!("{error}")
         };
         if disk.slot.is_other() {
-            kept.forget().map_err(failed)?;
+            kept.mix().map_err(failed)?;
         }
         let desk = others.then(Channel::new).transpose().map_err(|error| error.to_string())?;
         let begun = scribe::begin(kept, durable.durability, term, core, desk).map_err(failed)?;
@@ -77,7 +78,9 @@ impl<T: Transport> Node<T> {
     pub(super) fn disk_to_follow(&mut self, term: Term) {
         let address = self.peer_address(term.leader());
         let Some(disk) = &mut self.disk else { return };
-        disk.began = None;
+        if disk.began.take() == Some(term) {
+            observe(|| Seen::Adopted { term });
+        }
         let Some(address) = address else { return };
         // The thread of an earlier term ends now, if it has not yet.
         disk.follows = None;

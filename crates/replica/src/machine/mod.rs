@@ -123,6 +123,12 @@ impl Machine {
         }
     }
 
+    /// The same machine; `mixed`: the memory was read from a disk that was being given another start set than
+    /// that of its sync term.
+    pub fn with_mixture(self, mixed: bool) -> Machine {
+        Machine { mixed, ..self }
+    }
+
     /// The term promised.
     pub fn promised(&self) -> Term {
         self.promised

@@ -19,6 +19,8 @@ pub(super) struct Streams {
     left: BTreeMap<(Term, u32), Vec<u64>>,
     /// By term and follower: how many segments it was told are free.
     told: BTreeMap<(Term, u32), u64>,
+    /// By term and follower: how many of these it let go of, on its disk, too, if it has one.
+    let_go: BTreeMap<(Term, u32), u64>,
     /// By replica: the cuts and their sync term, until it starts anew, or adopts or installs a start set.
     cuts: BTreeMap<u32, (Term, Vec<u64>)>,
 }
@@ -47,6 +49,7 @@ impl Rules for Streams {
             Observation::LetGo { replica, reclaimed } => {
                 let told = self.told.get(&(term, u32::from(replica.0))).copied().unwrap_or(0);
                 if told >= *reclaimed {
+                    self.let_go.insert((term, u32::from(replica.0)), *reclaimed);
                     return Ok(());
                 }
                 Err(format!(
@@ -65,8 +68,17 @@ impl Rules for Streams {
                 self.cuts.insert(node, (*sync, cuts.clone()));
                 Ok(())
             }
+            // A replica that keeps its data on a disk knows of what its disk let go of.
+            Observation::Started { .. } => {
+                let of_node = self.told.iter_mut().filter(|((_, follower), _)| *follower == node);
+                for (key, told) in of_node {
+                    *told = self.let_go.get(key).copied().unwrap_or(0);
+                }
+                self.cuts.remove(&node);
+                Ok(())
+            }
             // A candidate fetches entries that other replicas have.
-            Observation::Started { .. } | Observation::Adopted { .. } | Observation::Installing { .. } => {
+            Observation::Adopted { .. } | Observation::Installing { .. } => {
                 self.cuts.remove(&node);
                 Ok(())
             }
