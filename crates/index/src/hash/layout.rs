@@ -287,6 +287,8 @@ pub struct Header {
     pub indicator: u64,
     /// Id of the table, zero in a pair that was never used.
     pub table: u32,
+    /// Whether a thread of the owner has the pair's lock.
+    pub locked: bool,
     /// Added groups, each plus one.
     pub groups: [u32; GROUPS_MAX],
     /// Fingerprints as four words of eight bytes.
@@ -302,6 +304,7 @@ impl Header {
         Header {
             indicator: word(0),
             table: (word(8) >> 32) as u32,
+            locked: word(8) & 1 != 0,
             groups: [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32],
             fingerprints: [word(32), word(40), word(48), word(56)],
         }

@@ -161,8 +161,9 @@ impl<M: OwnedWords, E: Entries> LockedPair<'_, M, E> {
                 let byte = self.header.fingerprints[found.slot / 8] >> (8 * (found.slot % 8));
                 owner.set_fingerprint(table, self.pair, &mut self.header, slot, byte as u8);
                 owner.write_slot(table, self.pair, slot, &self.header, record);
+                owner.hide_slot(table, self.pair, found.slot, &self.header);
                 let flipped = self.header.indicator ^ (1 << slot | 1 << found.slot);
-                owner.set_indicator(table, self.pair, &mut self.header, flipped);
+                owner.switch_on(table, self.pair, slot, &mut self.header, flipped);
                 owner.wipe_slot(table, self.pair, found.slot, &self.header);
             }
         }

@@ -95,10 +95,11 @@ pub fn bed_of<M: OwnedWords>(memory: M, options: Options) -> Bed<M> {
     Bed { memory, owner, book, sums, published, csn: AtomicU64::new(1) }
 }
 
-/// The kinds of table that exist: out of place, every item has an entry.
-pub const KINDS: [(SlotKind, Discipline); 3] = [
+/// The kinds of table that exist.
+pub const KINDS: [(SlotKind, Discipline); 4] = [
     (SlotKind::Inline64, Discipline::InPlace),
     (SlotKind::Pointer16, Discipline::InPlace),
+    (SlotKind::Inline64, Discipline::OutOfPlace),
     (SlotKind::Pointer16, Discipline::OutOfPlace),
 ];
 
@@ -145,8 +146,7 @@ impl<M: OwnedWords> Bed<M> {
         let csn = self.next_csn();
         let geometry = self.owner.geometry();
         let table = geometry.live().next().expect("table");
-        let inline = table.discipline == Discipline::InPlace
-            && Record::fits_inline(table.shape.kind, key.len(), value.len(), UnixMillis::NEVER);
+        let inline = Record::fits_inline(table.shape.kind, key.len(), value.len(), UnixMillis::NEVER);
         let entry = EntryRef { offset: csn.0 * 64, len: 64 };
         let (hash, expiry) = (self.hash(key), UnixMillis::NEVER);
         let record = if inline {
