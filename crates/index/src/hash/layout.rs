@@ -176,6 +176,16 @@ pub enum Discipline {
     OutOfPlace,
 }
 
+impl Discipline {
+    /// Its name, in the words of options and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Discipline::InPlace => "in-place",
+            Discipline::OutOfPlace => "out-of-place",
+        }
+    }
+}
+
 /// One hash table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Table {

@@ -170,6 +170,21 @@ impl<M: OwnedWords, E: Entries> LockedPair<'_, M, E> {
         Ok(())
     }
 
+    /// The same of a record that stands in the arena, and so is not lost: where no slot is free, it goes, and
+    /// the other one gets its slot. A loss of power in between leaves a pair of which items may stand beside
+    /// the table (`spill.rs`), and so they are looked for among the entries.
+    pub fn replace_anyway(&mut self, found: &Found, record: &Record<'_>) {
+        assert!(matches!(record, Record::Entry { .. }), "an item that is nowhere else is not taken away");
+        if self.replace(found, record).is_ok() {
+            return;
+        }
+        let (owner, live) = (self.owner, &self.state.live[self.at]);
+        owner.mark_spilled(&live.table, self.pair, &mut self.header);
+        owner.empty_slot(&live.table, self.pair, found.slot, &mut self.header);
+        let stored = owner.insert(live, self.pair, &mut self.header, self.hash, record);
+        assert!(stored.is_ok(), "a slot of the key was freed, and the lock of its pair is held");
+    }
+
     /// Removes the found record.
     pub fn remove(&mut self, found: &Found) {
         // Relaxed: a counter that publishes nothing else.

@@ -6,6 +6,7 @@
 use longarm_base::Place;
 use longarm_memory::{Cut, Journal};
 
+use super::super::layout::{GROUP_SLOTS, GROUPS_MAX};
 use super::super::owner::Bound;
 use super::*;
 
@@ -300,6 +301,24 @@ fn move_within_the_pair() {
         });
         assert_eq!(bed.check().extended, 0);
     }
+}
+
+/// An entry is moved in the arena, whose pair has a free slot for that, or none.
+#[test]
+fn moved_entry() {
+    each_kind(|bed| {
+        let shape = bed.owner.newest().shape;
+        let one = bed.put(b"k", &[1; 100]);
+        let relocated = || {
+            bed.relocate(b"k");
+            vec![Version(one), Asked, Version(one)]
+        };
+        check(bed, b"k", relocated);
+        for key in bed.neighbours(shape.bucket + shape.shared + GROUPS_MAX * GROUP_SLOTS) {
+            assert!(bed.try_put(&key, b"x").is_ok() || bed.owner.is_tight(bed.hash(&key)));
+        }
+        check(bed, b"k", relocated);
+    });
 }
 
 /// A pair moves where its records have no slots any more.
