@@ -245,7 +245,7 @@ pub enum Mutant {
     StayShown,
     /// Out of place, a record is shown before its bit is persistent (decision 48).
     ShowEarly,
-    /// Out of place, one look finds a key missing, whatever stands in slots of its fingerprint (C1).
+    /// Out of place, one look finds a key missing (C1).
     MissAtOnce,
     /// Out of place, a key is missing in a pair that is being changed (decision 48).
     MissLocked,

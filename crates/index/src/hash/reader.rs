@@ -13,13 +13,15 @@
 //!     slot shows the record or does not verify (TORN). Only a move to the next table wipes it, which changes
 //!     the indicator. So a miss is final when a second look, posted after the first came, shows the same
 //!     indicator.
-//! (3) Out of place, a key that is there has a bit and its fingerprint in every header, and changes its slot
-//!     when it is replaced. So a header without a candidate is a final miss by itself. Where candidates are
-//!     of other keys, the key may have come into one of them after that was read, and before the header was.
-//!     Such a miss is final when a second look, posted after the first came, shows the same indicator (its
-//!     version count does not repeat within a READ) and the same records in the candidates (a csn is used
-//!     once): header and slots stood together at the moment of the first header. And none is final while the
-//!     pair is locked: the delete that a header shows may not be persistent yet.
+//! (3) Out of place, a key that is there has a bit and its fingerprint in the header at each moment, but it
+//!     changes its slot when it is replaced. So a miss is final when a second look, posted after the first
+//!     came, shows the same indicator (its version count does not repeat within a READ), and the key in no
+//!     slot either: the key would have stood in one slot between the two, and that is a candidate of one of
+//!     the looks at least, since fingerprints are read at the moment of their indicator, or all before it, or
+//!     all behind it (a copy by a processor goes word by word). Where there are candidates, each must hold
+//!     the same record in both looks: the key may have come into one of them after that was read, and before
+//!     the header was. And no miss is final if the first look shows the pair locked: the delete that it shows
+//!     may not be persistent yet.
 //! (4) A pair that has SPILLED keeps that, so a key that is there throughout was seen in its slot, or is the
 //!     server's to find.
 //! (5) A pair whose owner word is zero was never used, or its table was given back since: that is so if the
@@ -111,9 +113,7 @@ enum SearchStage {
 /// What it means that no candidate of a look is the key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Miss {
-    /// The key is absent.
-    Final,
-    /// It is if the header is still the same.
+    /// The key is absent if the header is still the same.
     SameHeader,
     /// It is if another look shows the same.
     SameLook,
@@ -282,7 +282,7 @@ impl Search {
         self.miss = match table.discipline {
             Discipline::InPlace => Miss::SameHeader,
             Discipline::OutOfPlace if header.locked && !Mutant::MissLocked.is_on() => Miss::Void,
-            Discipline::OutOfPlace if self.candidates == 0 || Mutant::MissAtOnce.is_on() => Miss::Final,
+            Discipline::OutOfPlace if self.candidates == 0 => Miss::SameHeader,
             Discipline::OutOfPlace => Miss::SameLook,
         };
         self.digest = fold(0, header.indicator);
@@ -387,6 +387,10 @@ impl Search {
             SlotView::Empty | SlotView::Torn => Some(SearchStep::Torn),
             SlotView::Record(record) => {
                 self.digest = fold(fold(self.digest, slot as u64), record.csn().0);
+                if let Record::Entry { entry, .. } = record {
+                    // Collection may move a version away, and back into the slot.
+                    self.digest = fold(self.digest, entry.offset);
+                }
                 self.judge(key, at, within, table, &record)
             }
         }
@@ -428,8 +432,11 @@ impl Search {
         if self.indicator & indicator::SPILLED != 0 {
             return SearchStep::Ask;
         }
+        let out_of_place = table.discipline == Discipline::OutOfPlace;
         match self.miss {
-            Miss::Final => SearchStep::Absent,
+            Miss::SameHeader | Miss::SameLook if out_of_place && Mutant::MissAtOnce.is_on() => {
+                SearchStep::Absent
+            }
             Miss::Void => SearchStep::Torn,
             Miss::SameHeader => {
                 self.stage = SearchStage::Confirm;
@@ -447,7 +454,9 @@ impl Search {
     fn feed_confirmation(&mut self, bytes: &[u8], table: &Table) -> SearchStep {
         let Some(line) = bytes.first_chunk::<64>() else { return SearchStep::Torn };
         let again = Header::parse(line);
-        if again.indicator == self.indicator && again.table == table.id {
+        let mask = table.shape.home_mask(self.odd);
+        let shown = table.discipline == Discipline::OutOfPlace && again.candidates(self.hash, mask) != 0;
+        if again.indicator == self.indicator && again.table == table.id && !shown {
             SearchStep::Absent
         } else {
             SearchStep::Torn
