@@ -386,10 +386,10 @@ impl Search {
             SlotView::Empty if table.discipline == Discipline::InPlace || Mutant::SkipWiped.is_on() => None,
             SlotView::Empty | SlotView::Torn => Some(SearchStep::Torn),
             SlotView::Record(record) => {
-                self.digest = fold(fold(self.digest, slot as u64), record.csn().0);
-                if let Record::Entry { entry, .. } = record {
-                    // Collection may move a version away, and back into the slot.
-                    self.digest = fold(self.digest, entry.offset);
+                if table.discipline == Discipline::OutOfPlace {
+                    // Collection may move a version away, and back into the slot: then its entry is another.
+                    let entry = if let Record::Entry { entry, .. } = record { entry.offset } else { 0 };
+                    self.digest = fold(fold(fold(self.digest, slot as u64), record.csn().0), entry);
                 }
                 self.judge(key, at, within, table, &record)
             }
