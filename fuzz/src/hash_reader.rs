@@ -246,6 +246,7 @@ thread_local! {
         [
             (SlotKind::Inline64, Discipline::InPlace),
             (SlotKind::Pointer16, Discipline::InPlace),
+            (SlotKind::Inline64, Discipline::OutOfPlace),
             (SlotKind::Pointer16, Discipline::OutOfPlace),
         ]
         .map(|(kind, discipline)| bed(kind, discipline))

@@ -238,6 +238,21 @@ const MUTANTS: &[(&str, Finder)] = &[
         "TrustRot",
         Test("longarm-group", "durable::tests::damage_is_named_and_given_up_only_when_that_is_asked_for"),
     ),
+    ("StayShown", Test("longarm-index", "hash::tests::cuts::replace_twice")),
+    (
+        "ShowEarly",
+        Test("longarm-index", "hash::tests::images::what_was_acknowledged_or_seen_outlives_a_loss_of_power"),
+    ),
+    ("MissAtOnce", Test("longarm-index", "hash::tests::cuts::replaced_into_the_slot_of_a_twin")),
+    (
+        "MissLocked",
+        Test("longarm-index", "hash::tests::images::what_was_acknowledged_or_seen_outlives_a_loss_of_power"),
+    ),
+    ("SkipWiped", Test("longarm-index", "hash::tests::cuts::replace_twice")),
+    (
+        "LeaveHidden",
+        Test("longarm-index", "hash::tests::images::what_was_acknowledged_or_seen_outlives_a_loss_of_power"),
+    ),
 ];
 
 /// The programs that find these faults. What ships is never linked with faults; what tests are built from is.

@@ -239,6 +239,18 @@ pub enum Mutant {
     LeaveTorn,
     /// Damage below a floor is taken for the end of a stream (D8).
     TrustRot,
+    /// Out of place, a record that was replaced is shown until its slot is wiped (decision 48).
+    StayShown,
+    /// Out of place, a record is shown before its bit is persistent (decision 48).
+    ShowEarly,
+    /// Out of place, one look finds a key missing (C1).
+    MissAtOnce,
+    /// Out of place, a key is missing in a pair that is being changed (decision 48).
+    MissLocked,
+    /// Out of place, a slot that has a bit and nothing in it is passed over (C1).
+    SkipWiped,
+    /// Records that a loss of power left hidden stay so (decision 48).
+    LeaveHidden,
 }
 
 impl Mutant {

@@ -3,8 +3,8 @@
 //!
 //! It is direct-mapped by hash, and a newer place replaces an older one. It begins small and grows while
 //! newer places replace those of other keys, up to its limit: so it takes as much memory as the keys that its
-//! client asks for. A remembered slot answers by itself: in a table that is updated in place a record that
-//! verifies there and has the key is the current one. A remembered entry answers if its csn and key match and
+//! client asks for. A remembered slot answers by itself: a record that verifies there and has the key is the
+//! current one. A remembered entry answers if its csn and key match and
 //! it is not superseded. The cache dies with the connection.
 
 use longarm_base::{Csn, EntryRef, Place};

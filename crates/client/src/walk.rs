@@ -9,14 +9,17 @@
 //!     table it asks anew which tables there are: a pair that was moved before it was looked at is in one of
 //!     the tables still to come. So a table may also be withdrawn meanwhile, and its memory used for other
 //!     records.
-//! (2) A look at a pair counts only under the lease (L9): a server that leads no more may have its memory
+//! (2) Out of place a record changes its slot when it is replaced. One READ may have its old slot from after
+//!     that, and its new one from before, when another record stood there. So two looks, the second posted
+//!     after the first came, must show the same (as in the search, `crates/index/src/hash/reader.rs`).
+//! (3) A look at a pair counts only under the lease (L9): a server that leads no more may have its memory
 //!     used for something else.
 
 use longarm_base::{Csn, EntryRef, Place, UnixMillis};
 use longarm_fabric::{QueuePair, Transport};
 use longarm_host::now;
-use longarm_index::hash::layout::INDEX_REGION;
-use longarm_index::hash::{Record, Table, items};
+use longarm_index::hash::layout::{Header, INDEX_REGION};
+use longarm_index::hash::{Discipline, Record, Table, items};
 use longarm_memory::{SumKey, Words};
 use longarm_store::object;
 use longarm_wire::{ARENA_REGION, Request, RequestKind, SpilledKey};
@@ -74,6 +77,19 @@ pub(crate) fn records(
         0 => Ok(()),
         torn => Err(format!("{torn} slots of pair {pair} of table {} do not verify", table.id)),
     }
+}
+
+fn header_of(window: &Window, table: &Table, pair: u64) -> Header {
+    let mut line = [0; 64];
+    window.copy_out(table.header_at(pair), &mut line);
+    Header::parse(&line)
+}
+
+/// What two looks at a pair must agree in: its indicator, and the versions in its slots.
+fn versions(window: &Window, table: &Table, pair: u64, sums: &SumKey) -> Result<(u64, Vec<Csn>), String> {
+    let mut versions = Vec::new();
+    records(window, table, pair, sums, |record| versions.push(record.csn()))?;
+    Ok((header_of(window, table, pair).indicator, versions))
 }
 
 /// The most other servers that may come to lead during a walk.
@@ -202,18 +218,13 @@ impl<T: Transport> Client<T> {
         deadline: &Deadline,
     ) -> Result<Result<Vec<Item>, String>, Trouble> {
         let begin = self.ensure_lease(deadline)?;
-        let link = self.connected()?;
-        let size = table.shape.pair_bytes() as u32;
-        let into = Link::<T::Qp>::slot(0);
-        link.post_read(Place::new(INDEX_REGION, table.pair_at(pair), size), into, deadline)?;
-        link.finish_reads(deadline)?;
-        let mut window = Window { at: table.pair_at(pair), bytes: link.qp.landing(into, size).to_vec() };
-        let header = window.bytes[table.shape.header_at() as usize..][..64].try_into().expect("a header");
-        let header = longarm_index::hash::layout::Header::parse(header);
-        // Slots of added groups are elsewhere: each joins the window as one more piece.
-        let extended = header.groups.iter().any(|&group| group != 0);
-        if extended {
-            window = self.whole_table_window(table, pair, &header, deadline)?;
+        let window = self.window_of(table, pair, deadline)?;
+        if table.discipline == Discipline::OutOfPlace {
+            let again = self.window_of(table, pair, deadline)?;
+            let sums = &self.connected()?.sums;
+            if versions(&window, table, pair, sums) != versions(&again, table, pair, sums) {
+                return Ok(Err("it changed between two looks".into()));
+            }
         }
         let (link, end) = (self.connected()?, now());
         if !link.trusted(begin, end) {
@@ -245,12 +256,28 @@ impl<T: Transport> Client<T> {
         Ok(Ok(found))
     }
 
+    /// A window that has all slots of a pair.
+    fn window_of(&mut self, table: &Table, pair: u64, deadline: &Deadline) -> Result<Window, Trouble> {
+        let link = self.connected()?;
+        let size = table.shape.pair_bytes() as u32;
+        let into = Link::<T::Qp>::slot(0);
+        link.post_read(Place::new(INDEX_REGION, table.pair_at(pair), size), into, deadline)?;
+        link.finish_reads(deadline)?;
+        let window = Window { at: table.pair_at(pair), bytes: link.qp.landing(into, size).to_vec() };
+        let header = header_of(&window, table, pair);
+        // Slots of added groups are elsewhere: each joins the window as one more piece.
+        match header.groups.iter().any(|&group| group != 0) {
+            true => self.whole_table_window(table, pair, &header, deadline),
+            false => Ok(window),
+        }
+    }
+
     /// A window from the pair to the end of its last added group.
     pub(crate) fn whole_table_window(
         &mut self,
         table: &Table,
         pair: u64,
-        header: &longarm_index::hash::layout::Header,
+        header: &Header,
         deadline: &Deadline,
     ) -> Result<Window, Trouble> {
         let base = table.shape.base_slots();

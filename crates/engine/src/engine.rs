@@ -9,10 +9,10 @@ use longarm_base::limits::SEGMENT_BYTES;
 use longarm_base::{Csn, EntryRef, Nanos, Term, UnixMillis};
 use longarm_host::Pause;
 use longarm_index::control::Control;
-use longarm_index::hash::{Found, LockedPair, NoRoom, Owner, Record, SlotKind};
+use longarm_index::hash::{Discipline, Found, LockedPair, NoRoom, Owner, Record, SlotKind};
 use longarm_memory::{Budget, Hash, OwnedWords, SumKey};
 use longarm_store::progress::ProgressWords;
-use longarm_store::{Store, StoreOptions};
+use longarm_store::{Draft, Store, StoreOptions, Writer};
 
 use crate::commit::{Commit, Replicated};
 use crate::counts::EngineCounts;
@@ -289,6 +289,17 @@ impl<M: OwnedWords> Engine<M> {
             self.store.supersede(self.arena.with_len(entry), found.record().csn());
         }
         pair.remove(found);
+    }
+
+    /// Completes an entry. Out of place it is persistent then: the slot that names it will be.
+    #[inline]
+    pub fn finish(&self, writer: &mut Writer<M>, draft: Draft, csn: Csn) -> EntryRef {
+        let entry = writer.finish(draft, csn);
+        if self.options.discipline == Discipline::OutOfPlace {
+            self.arena.memory.flush(entry.offset, u64::from(entry.len));
+            self.arena.memory.fence();
+        }
+        entry
     }
 
     /// Makes room in the index for one more key of this hash.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longarm_index::control::Control;
-use longarm_index::hash::{self, Discipline, Owner, SlotKind};
+use longarm_index::hash::{self, Owner, SlotKind};
 use longarm_memory::{Budget, OwnedWords, SumKey};
 
 use crate::entries::Arena;
@@ -20,7 +20,7 @@ pub(crate) fn index_of<M: OwnedWords + Clone + 'static>(
 ) -> Result<Owner<M, Arena<M>>, CreateEngineError> {
     let index_options = hash::Options {
         slots: options.slots,
-        discipline: Discipline::InPlace,
+        discipline: options.discipline,
         expected_items: options.expected_items,
         found_items: options.found_items,
         populate: options.populate,

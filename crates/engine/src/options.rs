@@ -1,7 +1,7 @@
 //! The options of an engine, and the errors of making one.
 
 use longarm_base::{Nanos, Term};
-use longarm_index::hash::SlotKind;
+use longarm_index::hash::{Discipline, SlotKind};
 use longarm_memory::Mapped;
 
 /// How a write is treated when memory is full.
@@ -20,6 +20,8 @@ pub struct EngineOptions {
     pub workers: u16,
     /// Kind of index slots.
     pub slots: SlotKind,
+    /// How the index replaces records. In a group in place: an item there is an entry, too.
+    pub discipline: Discipline,
     /// Items that the index has room for before it first grows.
     pub expected_items: u64,
     /// In a group: the number of items that the arena is expected to hold, as far as is known, else zero.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use longarm_base::{Csn, EntryRef, Nanos, Term, UnixMillis};
 use longarm_index::control::Control;
-use longarm_index::hash::SlotKind;
+use longarm_index::hash::{Discipline, SlotKind};
 use longarm_memory::{Backing, Budget, Mapped, OwnedWords, Region, RegionOptions, SumKey};
 use longarm_store::OperationId;
 use longarm_wire::Request;
@@ -35,8 +35,13 @@ pub const QUARANTINE: Nanos = Nanos::from_millis(20);
 
 /// An engine with one worker, and a second stream to move with.
 pub fn engine(slots: SlotKind, eviction: Eviction, limit: u64) -> Engine<Mapped> {
+    engine_by(options(slots, eviction, None), limit)
+}
+
+/// The same with other options.
+pub fn engine_by(options: EngineOptions, limit: u64) -> Engine<Mapped> {
     let regions = [memory(4096), memory(limit), memory(limit + (1 << 20))];
-    build(regions, limit, options(slots, eviction, None))
+    build(regions, limit, options)
 }
 
 /// The number of the key of their checksums.
@@ -73,6 +78,7 @@ pub fn options(slots: SlotKind, eviction: Eviction, term: Option<(Term, u64)>) -
         term: term.map(|(term, _)| term),
         workers: 1,
         slots,
+        discipline: Discipline::InPlace,
         expected_items: 100,
         found_items: term.map_or(0, |(_, items)| items),
         populate: true,

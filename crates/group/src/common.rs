@@ -13,7 +13,7 @@ use longarm_engine::stream::{Stream, StreamPosition};
 use longarm_engine::{Engine, EngineOptions, Eviction, Timestamps};
 use longarm_host::random;
 use longarm_index::control::Control;
-use longarm_index::hash::SlotKind;
+use longarm_index::hash::{Discipline, SlotKind};
 use longarm_memory::{Budget, Mapped, OwnedWords, Region, SumKey};
 use longarm_wire::GroupTimes;
 
@@ -51,6 +51,8 @@ pub struct CoreOptions {
     pub read_bound: Duration,
     /// The kind of index slots.
     pub slots: SlotKind,
+    /// How the index replaces records.
+    pub discipline: Discipline,
     /// The number of items that the index has room for before it first grows.
     pub expected_items: u64,
     /// What a full memory does to a write.
@@ -78,6 +80,7 @@ impl CoreOptions {
         EngineOptions {
             workers: self.workers as u16,
             slots: self.slots,
+            discipline: self.discipline,
             expected_items: self.expected_items,
             found_items: 0,
             populate: true,

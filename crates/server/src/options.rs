@@ -9,7 +9,7 @@ use longarm_fabric::tcp::Tls;
 use longarm_fabric::verbs::Verbs;
 use longarm_fabric::{Address, Login, PeerRole, ring};
 use longarm_group::{CoreOptions, Durability, GroupOptions, KeepUp, Log, StartError};
-use longarm_index::hash::SlotKind;
+use longarm_index::hash::{Discipline, SlotKind};
 
 /// Pages behind the memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -40,6 +40,9 @@ pub struct ServerOptions {
     pub read_bound: Duration,
     /// Kind of index slots.
     pub slots: SlotKind,
+    /// How the index replaces records. Out of place it is as persistent memory wants it (decision 48), of a
+    /// server of its own without `ordered` and `data`.
+    pub discipline: Discipline,
     /// Items that the index has room for before it first grows.
     pub expected_items: u64,
     /// Pages behind the memory.
@@ -110,6 +113,7 @@ impl Default for ServerOptions {
             stall: Duration::from_millis(100),
             read_bound: Duration::from_millis(100),
             slots: SlotKind::Inline64,
+            discipline: Discipline::InPlace,
             expected_items: 1 << 16,
             pages: Pages::Ordinary,
             eviction: Eviction::None,
@@ -204,6 +208,7 @@ impl ServerOptions {
             stall: self.stall,
             read_bound: self.read_bound,
             slots: self.slots,
+            discipline: self.discipline,
             expected_items: self.expected_items,
             eviction: self.eviction,
             sessions: 2 * self.max_clients,
@@ -229,6 +234,11 @@ impl ServerOptions {
             return wrong("data", text.into());
         }
         let replicated = !self.groups.is_empty() || self.is_group_of_one();
+        if replicated && self.discipline == Discipline::OutOfPlace {
+            let text =
+                "it is in place in a group, with `ordered` and with `data`: there each item is an entry";
+            return wrong("discipline", text.into());
+        }
         if replicated && self.keep_sessions > KEEP_SESSIONS_MAX {
             let text = format!(
                 "{:?} given, up to {KEEP_SESSIONS_MAX:?} are possible in a group, with `ordered` and `data`",

@@ -169,6 +169,8 @@ pub struct Stats {
     pub index_bytes: u64,
     /// The part of them in huge pages.
     pub index_huge_bytes: u64,
+    /// How the index replaces records.
+    pub index_updates: &'static str,
     /// For a replica: its part in the group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<GroupStats>,
@@ -257,6 +259,7 @@ impl Shared {
             geometry_epoch: geometry.epoch,
             index_bytes: geometry.live().map(|table| table.bytes()).sum(),
             index_huge_bytes: engine.index.huge_bytes(),
+            index_updates: engine.options.discipline.name(),
             group: self.standing().map(|standing| standing.stats()),
             ordered: self.ordered().map(OrderedIndexStats::from),
             disk: core.disk.as_ref().map(|disk| disk.stats()),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use longarm_base::Nanos;
 use longarm_base::random::SplitMix64;
 use longarm_fabric::sim::{Landing, Weather};
+use longarm_index::hash::Discipline;
 
 use longarm_server::Timing;
 
@@ -45,6 +46,8 @@ pub struct Plan {
     pub memory: u64,
     /// Whether slots hold small items.
     pub inline: bool,
+    /// How the index replaces records.
+    pub discipline: Discipline,
     /// How the network is during the safety phase.
     pub weather: Weather,
     /// The faults, in the order of their times.
@@ -159,6 +162,7 @@ impl Plan {
             workers: 1 + chance.below(3) as usize,
             memory: draw_memory(scenario, chance),
             inline: !chance.once_in(3),
+            discipline: if scenario.out_of_place { Discipline::OutOfPlace } else { Discipline::InPlace },
             weather,
             faults: Vec::new(),
             tastes: Vec::new(),

@@ -496,6 +496,7 @@ fn options(plan: &Plan, notes: &Notes) -> ServerOptions {
         workers: plan.workers,
         memory: plan.memory,
         slots: if plan.inline { SlotKind::Inline64 } else { SlotKind::Pointer16 },
+        discipline: plan.discipline,
         expected_items: plan.load.expected,
         spin: Duration::ZERO,
         keep_sessions: plan.keep,

@@ -56,6 +56,8 @@ pub struct Scenario {
     pub durable: bool,
     /// A server alone acknowledges from memory, and may lose the last writes.
     pub loses: bool,
+    /// The index of a server alone replaces records out of place.
+    pub out_of_place: bool,
 }
 
 impl Scenario {
@@ -85,6 +87,7 @@ impl Scenario {
         lone: false,
         durable: false,
         loses: false,
+        out_of_place: false,
     };
 
     /// Scans of a group.
@@ -151,6 +154,12 @@ pub const SCENARIOS: &[Scenario] = &[
         ..Scenario::CALM
     },
     Scenario::ALL,
+    Scenario {
+        name: "out-of-place",
+        about: "an index that replaces records out of place, and everything at once",
+        out_of_place: true,
+        ..Scenario::ALL
+    },
     Scenario { name: "group", about: "replicas in a steady network", group: true, ..Scenario::CALM },
     Scenario {
         name: "group-pauses",

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use longarm_index::hash::SlotKind;
 use longarm_index::hash::layout::Header;
+use longarm_index::hash::{Discipline, SlotKind};
 
 use super::group::{crowd, others};
 use super::*;
@@ -41,9 +41,11 @@ fn over_each_anew(change: impl Fn(&mut ServerOptions), test: impl Fn(&mut Client
 
 #[test]
 fn values_of_every_size_come_back() {
-    for slots in [SlotKind::Inline64, SlotKind::Pointer16] {
+    let kinds = [SlotKind::Inline64, SlotKind::Pointer16];
+    let disciplines = [Discipline::InPlace, Discipline::OutOfPlace];
+    for (slots, discipline) in kinds.into_iter().flat_map(|slots| disciplines.map(|of| (slots, of))) {
         let change = |options: &mut ServerOptions| {
-            options.slots = slots;
+            (options.slots, options.discipline) = (slots, discipline);
             options.memory = 256 << 20;
         };
         over_each(change, |client, address| {

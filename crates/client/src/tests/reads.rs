@@ -1,5 +1,7 @@
 //! The number of READs of an operation, counted by the hook (`docs/paths.md`: one, two, cached one).
 
+use longarm_index::hash::Discipline;
+
 use super::*;
 use crate::side::Side;
 
@@ -34,6 +36,50 @@ fn costs_of_gets(address: &Address) {
     assert_eq!(cost(b"small"), (true, 1, 704, 0));
     assert_eq!(cost(b"large"), (true, 2, 704 + 1048, 0));
     assert_eq!(cost(b"absent"), (false, 2, 704 + 64, 0));
+}
+
+/// The same where the index replaces records out of place. Where a slot has the fingerprint of a missing key,
+/// the second READ is that of the whole window.
+#[test]
+fn out_of_place_a_get_takes_as_many_reads() {
+    let (server, ..) = serve(|options| options.discipline = Discipline::OutOfPlace);
+    for address in posted(&server) {
+        let (mut client, counts) = counted(address, no_cache());
+        client.put(b"small", b"value").expect("put");
+        client.put(b"large", &[7; 1000]).expect("put");
+        let (none, one) = missing(&mut client);
+        let mut cost = |key: &[u8]| {
+            let before = counts.see();
+            let found = client.get(key).expect("get").is_some();
+            let after = counts.see();
+            (found, after.reads - before.reads, after.read_bytes - before.read_bytes)
+        };
+        for _ in 0..3 {
+            assert_eq!(cost(b"small"), (true, 1, 704));
+            assert_eq!(cost(b"large"), (true, 2, 704 + 1048));
+            assert_eq!(cost(&none), (false, 2, 704 + 64));
+            assert_eq!(cost(&one), (false, 2, 2 * 704));
+        }
+    }
+    for address in posted(&server) {
+        costs_of_repeats(address);
+    }
+    stop(server);
+}
+
+/// Two keys that are missing in the bucket of `small`: one of another fingerprint, and one of the same.
+fn missing<T: Transport>(client: &mut Client<T>) -> (Vec<u8>, Vec<u8>) {
+    let link = client.link.as_ref().expect("it is connected");
+    let table = link.view().geometry.tables[0].expect("a table");
+    let hash = link.hasher.hash(b"small");
+    let key = |is_like: bool| {
+        let keys = (0u64..).map(u64::to_le_bytes);
+        let mut missing = keys.map(|key| (key, link.hasher.hash(&key))).filter(|(_, other)| {
+            table.home(*other) == table.home(hash) && (other.fingerprint() == hash.fingerprint()) == is_like
+        });
+        missing.next().expect("there are enough").0.to_vec()
+    };
+    (key(false), key(true))
 }
 
 #[test]

@@ -91,10 +91,9 @@ impl<M: OwnedWords> Engine<M> {
                 &self.counts.expired
             }
             Some(draft) => {
-                let copy = writer.finish(draft, csn);
+                let copy = self.finish(writer, draft, csn);
                 self.store.supersede(place, csn);
-                let switched = pair.replace(&found, &Record::Entry { csn, entry: copy, hash, expiry });
-                assert!(switched.is_ok(), "a record that is replaced in place needs no room");
+                pair.replace_anyway(&found, &Record::Entry { csn, entry: copy, hash, expiry });
                 &self.counts.moved
             }
         };

@@ -5,13 +5,13 @@
 use std::sync::{Arc, Mutex};
 
 use longarm_base::{Csn, EntryRef, Nanos, Place, ReplicaId, Term};
-use longarm_index::hash::{Geometry, InlineItem, ReadGranularity, Search, SearchStep, SlotKind};
+use longarm_index::hash::{Discipline, Geometry, InlineItem, ReadGranularity, Search, SearchStep, SlotKind};
 use longarm_memory::{Cut, Journal, JournalPart};
 use longarm_store::object;
 use longarm_wire::{ARENA_REGION, Request, RequestKind};
 
 use crate::engine::Engine;
-use crate::options::Eviction;
+use crate::options::{EngineOptions, Eviction};
 use crate::reclaim::Relocated;
 use crate::session::Sessions;
 use crate::testing::{TIMES, apply, build, execute, named, options, sums};
@@ -61,14 +61,15 @@ struct Bed {
 
 impl Bed {
     /// The bed of a server without followers, or of the leader of a group.
-    fn new(slots: SlotKind, term: Option<Term>) -> Bed {
+    fn new(slots: SlotKind, discipline: Discipline, term: Option<Term>) -> Bed {
         let journal = Arc::new(Journal::new(CONTROL + LIMIT + ARENA));
         let starts = [(0, CONTROL), (CONTROL, LIMIT), (CONTROL + LIMIT, ARENA)];
         let regions = starts.map(|(start, bytes)| JournalPart::new(&journal, start, bytes));
         if term.is_some() {
             longarm_store::format(&regions[2], &sums()).expect("an arena");
         }
-        let options = options(slots, Eviction::None, term.map(|term| (term, 0)));
+        let options =
+            EngineOptions { discipline, ..options(slots, Eviction::None, term.map(|term| (term, 0))) };
         let engine = build(regions.clone(), LIMIT, options);
         let contexts = Mutex::new((0..2).map(|stream| engine.worker_context(stream)).collect());
         Bed { journal, regions, engine, contexts }
@@ -202,12 +203,14 @@ impl Bed {
     }
 }
 
-/// Runs a test for each kind of slot, on a server of its own and as the leader of a group.
+/// Runs a test for each kind of slot, on a server of its own, in place and out of place, and as the leader of
+/// a group.
 fn each(test: impl Fn(&Bed)) {
+    let leads = Some(Term::new(1, ReplicaId(0)));
     for slots in [SlotKind::Inline64, SlotKind::Pointer16] {
-        for term in [None, Some(Term::new(1, ReplicaId(0)))] {
-            test(&Bed::new(slots, term));
-        }
+        test(&Bed::new(slots, Discipline::InPlace, None));
+        test(&Bed::new(slots, Discipline::OutOfPlace, None));
+        test(&Bed::new(slots, Discipline::InPlace, leads));
     }
 }
 
@@ -261,7 +264,7 @@ fn an_increment_and_a_touch_are_seen_once_and_for_all() {
 fn a_write_that_comes_late_is_seen_by_nobody() {
     let term = Term::new(1, ReplicaId(0));
     for slots in [SlotKind::Inline64, SlotKind::Pointer16] {
-        let bed = Bed::new(slots, Some(term));
+        let bed = Bed::new(slots, Discipline::InPlace, Some(term));
         for value in VALUES {
             let before = bed.put(value);
             let put = Request { key: KEY, value, ..Request::new(RequestKind::Put, 0) };
@@ -282,8 +285,7 @@ fn a_write_that_comes_late_is_seen_by_nobody() {
 /// A version that is moved to another place stays what it is.
 #[test]
 fn a_move_is_seen_by_nobody() {
-    let bed = Bed::new(SlotKind::Inline64, Some(Term::new(1, ReplicaId(0))));
-    for value in VALUES {
+    let check = |bed: &Bed, value: &[u8]| {
         let csn = bed.put(value);
         let (place, _) = named(&bed.engine, KEY);
         let context = &mut bed.contexts.lock().expect("contexts")[1];
@@ -291,8 +293,16 @@ fn a_move_is_seen_by_nobody() {
             let sessions = Sessions::new(8, Nanos(1));
             let moved = bed.engine.relocate(context, TIMES, place, csn, &sessions);
             assert_eq!(moved, Relocated::Done);
-            apply(&bed.engine, context, TIMES);
+            if context.stream.is_some() {
+                apply(&bed.engine, context, TIMES);
+            }
             vec![Version(csn)]
         });
+    };
+    let leads = Some(Term::new(1, ReplicaId(0)));
+    let bed = Bed::new(SlotKind::Inline64, Discipline::InPlace, leads);
+    VALUES.iter().for_each(|value| check(&bed, value));
+    for slots in [SlotKind::Inline64, SlotKind::Pointer16] {
+        check(&Bed::new(slots, Discipline::OutOfPlace, None), VALUES[2]);
     }
 }

@@ -5,6 +5,7 @@ mod cuts;
 mod gone;
 mod model;
 mod moves;
+mod persistent_writes;
 mod recovered;
 mod relief;
 mod standby;

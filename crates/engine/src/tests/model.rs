@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 
 use longarm_base::{Csn, Nanos, UnixMillis};
-use longarm_index::hash::SlotKind;
+use longarm_index::hash::{Discipline, SlotKind};
 use longarm_memory::Mapped;
 use longarm_wire::{Condition, Request, RequestKind, Status};
 use proptest::prelude::*;
 
 use crate::engine::Engine;
-use crate::options::Eviction;
+use crate::options::{EngineOptions, Eviction};
 use crate::outcome::Outcome;
-use crate::testing::{engine, execute};
+use crate::testing::{engine_by, execute, options};
 use crate::timestamps::Timestamps;
 use crate::worker_context::WorkerContext;
 
@@ -231,9 +231,15 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_engine_is_a_map(pointer: bool, steps in proptest::collection::vec(step(), 1..200)) {
+    fn the_engine_is_a_map(
+        pointer: bool,
+        out_of_place: bool,
+        steps in proptest::collection::vec(step(), 1..200),
+    ) {
         let slots = if pointer { SlotKind::Pointer16 } else { SlotKind::Inline64 };
-        let engine = engine(slots, Eviction::None, 64 << 20);
+        let discipline = if out_of_place { Discipline::OutOfPlace } else { Discipline::InPlace };
+        let options = EngineOptions { discipline, ..options(slots, Eviction::None, None) };
+        let engine = engine_by(options, 64 << 20);
         let mut context = engine.worker_context(0);
         let mut model = Model { unix: 1_000_000, ..Model::default() };
         for step in &steps {

@@ -156,7 +156,7 @@ impl<M: OwnedWords> Engine<M> {
                 Record::Inline { csn, key, value, expiry, entry: None }
             }
             PreparedItem::Drafted { draft, hash, expiry } => {
-                let entry = writer.finish(draft, csn);
+                let entry = self.finish(writer, draft, csn);
                 Record::Entry { csn, entry, hash, expiry }
             }
         };

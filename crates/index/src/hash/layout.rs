@@ -176,6 +176,16 @@ pub enum Discipline {
     OutOfPlace,
 }
 
+impl Discipline {
+    /// Its name, in the words of options and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Discipline::InPlace => "in-place",
+            Discipline::OutOfPlace => "out-of-place",
+        }
+    }
+}
+
 /// One hash table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Table {
@@ -287,6 +297,8 @@ pub struct Header {
     pub indicator: u64,
     /// Id of the table, zero in a pair that was never used.
     pub table: u32,
+    /// Whether a thread of the owner has the pair's lock.
+    pub locked: bool,
     /// Added groups, each plus one.
     pub groups: [u32; GROUPS_MAX],
     /// Fingerprints as four words of eight bytes.
@@ -302,6 +314,7 @@ impl Header {
         Header {
             indicator: word(0),
             table: (word(8) >> 32) as u32,
+            locked: word(8) & 1 != 0,
             groups: [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32],
             fingerprints: [word(32), word(40), word(48), word(56)],
         }

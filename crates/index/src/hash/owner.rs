@@ -8,9 +8,11 @@
 //!     wiped first, then the bit goes. REPLACE: the slot's words change; a reader sees the old record, the
 //!     new one, or one that does not verify. So a record that verified was valid at some moment of the READ,
 //!     whatever order its lines came in.
-//! (2) Out of place, a record is valid while its bit is set: record, flush, fence, then one store of the
-//!     indicator switches from the old slot to the new (continuity hashing III.C), flush, fence, and only
-//!     then is the old slot wiped.
+//! (2) Out of place, a record is persistent while its bit is, and valid to readers exactly while its slot
+//!     verifies, as in place. The record is written hidden, flush, fence; then the old one is hidden; one
+//!     store of the indicator switches from the old slot to the new (continuity hashing III.C), flush, fence;
+//!     and only then is the new record shown, and the old slot wiped. INSERT and REMOVE are its halves. So
+//!     what a reader takes is persistent, and a loss of power undoes no store but those that hide and show.
 //! (3) Every change of the indicator takes one step of its version count.
 //! (4) MOVED is set by the store that clears all bits, after the records stand in the next table; the slots
 //!     are wiped before the lock goes, so no update in the next table can be missed by a reader of a leftover
@@ -23,14 +25,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
-use longarm_base::{Csn, EntryRef, Nanos, limits};
+use longarm_base::{Csn, EntryRef, Mutant, Nanos, limits};
 use longarm_memory::{Budget, Hash, HashKey, OwnedWords, SumKey};
 
 use super::found::{Found, view};
 use super::layout::{
-    Discipline, EXTENDED_SHARE, GROUPS_MAX, Geometry, Header, PairShape, SlotKind, Table, header, indicator,
+    Discipline, GROUPS_MAX, Geometry, Header, PairShape, SlotKind, Table, header, indicator,
 };
-use super::slot::{Record, SlotView, seed};
+use super::slot::{Record, SlotView, seed, turned};
 use super::spill::Spilled;
 
 /// What the index must know of entries, which it does not read itself.
@@ -367,13 +369,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         let mut bytes = [0; 64];
         let kind = table.shape.kind;
         self.memory.copy_out(at, &mut bytes[..table.shape.slot_bytes() as usize]);
-        let sound = match kind {
-            SlotKind::Inline64 => {
-                matches!(SlotView::parse64(&bytes, &self.sums, seed(table.id, at)), SlotView::Record(_))
-            }
-            SlotKind::Pointer16 => view(kind, &bytes).is_some(),
-        };
-        if !sound {
+        if !self.is_sound(table, at, &bytes) {
             return Err(bytes);
         }
         let beside = match self.options.places {
@@ -383,12 +379,23 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         Ok(Found { slot, kind, bytes, beside })
     }
 
+    /// Whether the bytes of the slot at `at` are a record that is shown.
     #[inline]
-    fn slot_place(&self, table: &Table, pair: u64, slot: usize, header: &Header) -> u64 {
+    pub(super) fn is_sound(&self, table: &Table, at: u64, bytes: &[u8; 64]) -> bool {
+        match table.shape.kind {
+            SlotKind::Inline64 => {
+                matches!(SlotView::parse64(bytes, &self.sums, seed(table.id, at)), SlotView::Record(_))
+            }
+            SlotKind::Pointer16 => view(SlotKind::Pointer16, bytes).is_some(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn slot_place(&self, table: &Table, pair: u64, slot: usize, header: &Header) -> u64 {
         table.slot_at(pair, slot, &header.groups).expect("an existing slot has a place")
     }
 
-    /// Writes a record into a slot; the last store makes it verify.
+    /// Writes a record into a slot. In place it verifies then; out of place it is hidden, and persistent.
     pub(super) fn write_slot(
         &self,
         table: &Table,
@@ -398,24 +405,55 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         record: &Record<'_>,
     ) {
         if let Record::Inline { entry, .. } = *record {
-            assert!(table.discipline == Discipline::InPlace, "out of place, every item has an entry");
             assert!(entry.is_none() || self.options.places, "this index has nowhere to note {entry:?}");
             if self.options.places {
                 table.store_place(&self.memory, pair, slot, &header.groups, entry);
             }
         }
         let at = self.slot_place(table, pair, slot, header);
-        match table.shape.kind {
-            SlotKind::Inline64 => self.memory.copy_in(at, &record.pack64(&self.sums, seed(table.id, at))),
+        let kind = table.shape.kind;
+        let first = |word| if table.discipline == Discipline::InPlace { word } else { turned(kind, word) };
+        match kind {
+            SlotKind::Inline64 => {
+                let mut bytes = record.pack64(&self.sums, seed(table.id, at));
+                let sum = bytes.first_chunk_mut().expect("a slot's first word");
+                *sum = first(u64::from_le_bytes(*sum)).to_le_bytes();
+                self.memory.copy_in(at, &bytes);
+            }
             SlotKind::Pointer16 => {
                 let (csn, place) = record.pack16();
                 self.memory.store(at + 8, place);
-                self.memory.store(at, csn);
+                self.memory.store(at, first(csn));
             }
         }
         if table.discipline == Discipline::OutOfPlace {
             self.memory.flush(at, table.shape.slot_bytes());
             self.memory.fence();
+        }
+    }
+
+    /// Hides the record of a slot of a locked pair, or shows it (`slot.rs` (3)).
+    pub(super) fn turn_slot(&self, table: &Table, pair: u64, slot: usize, header: &Header) {
+        let at = self.slot_place(table, pair, slot, header);
+        self.memory.store(at, turned(table.shape.kind, self.memory.load(at)));
+    }
+
+    /// Out of place: hides the record of a slot, which goes.
+    pub(super) fn hide_slot(&self, table: &Table, pair: u64, slot: usize, header: &Header) {
+        if !Mutant::StayShown.is_on() {
+            self.turn_slot(table, pair, slot, header);
+        }
+    }
+
+    /// Out of place: stores the indicator that has the bit of a hidden record, and shows that once the
+    /// indicator is persistent.
+    pub(super) fn switch_on(&self, table: &Table, pair: u64, slot: usize, header: &mut Header, word: u64) {
+        if Mutant::ShowEarly.is_on() {
+            self.turn_slot(table, pair, slot, header);
+        }
+        self.set_indicator(table, pair, header, word);
+        if !Mutant::ShowEarly.is_on() {
+            self.turn_slot(table, pair, slot, header);
         }
     }
 
@@ -435,6 +473,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             self.wipe_slot(table, pair, slot, header);
             self.set_indicator(table, pair, header, cleared);
         } else {
+            self.hide_slot(table, pair, slot, header);
             self.set_indicator(table, pair, header, cleared);
             self.wipe_slot(table, pair, slot, header);
         }
@@ -471,7 +510,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             }
             Discipline::OutOfPlace => {
                 self.write_slot(table, pair, slot, header, record);
-                self.set_indicator(table, pair, header, bit);
+                self.switch_on(table, pair, slot, header, bit);
             }
         }
         Ok(slot)
@@ -489,91 +528,6 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         let shift = 8 * (slot % 8);
         *word = *word & !(0xFF << shift) | u64::from(byte) << shift;
         self.memory.store(table.header_at(pair) + header::FINGERPRINTS + (slot / 8 * 8) as u64, *word);
-    }
-
-    /// A free slot for a key of this parity: the home bucket first, then the shared ones from the near end
-    /// (continuity hashing III.C: left to right for even, right to left for odd), then added groups.
-    pub(super) fn free_slot(
-        &self,
-        live: &LiveTable,
-        pair: u64,
-        header: &mut Header,
-        odd: bool,
-    ) -> Result<usize, NoRoom> {
-        let shape = &live.table.shape;
-        if let Some(slot) = first_free(shape, header, odd) {
-            return Ok(slot);
-        }
-        let free = |header: &Header| shape.home_mask(odd) & header.existing(shape) & !header.occupied();
-        if free(header) == 0 {
-            self.add_group(live, pair, header)?;
-        }
-        Ok(free(header).trailing_zeros() as usize)
-    }
-
-    /// Adds a group of slots, if no more than a share of the pairs have some (continuity hashing IV.B).
-    fn add_group(&self, live: &LiveTable, pair: u64, header: &mut Header) -> Result<(), NoRoom> {
-        let table = &live.table;
-        let Some(next) = header.groups.iter().position(|group| *group == 0) else { return Err(NoRoom::Pair) };
-        let first = header.groups == [0; GROUPS_MAX];
-        // Relaxed: counters that publish nothing else.
-        if first && live.extended.load(Ordering::Relaxed) * EXTENDED_SHARE >= table.pairs {
-            return Err(NoRoom::Table);
-        }
-        let back = live.back.lock().expect("groups").pop();
-        // Relaxed: as above.
-        let taken = back.map_or_else(
-            || {
-                live.groups.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-                    (used < table.groups).then_some(used + 1)
-                })
-            },
-            |group| Ok(u64::from(group)),
-        );
-        let Ok(group) = taken else { return Err(NoRoom::Table) };
-        if first {
-            // Relaxed: as above.
-            live.extended.fetch_add(1, Ordering::Relaxed);
-        }
-        self.set_group(table, pair, header, next, group as u32 + 1);
-        // Relaxed: as above.
-        live.whole.fetch_add(u64::from(header.is_whole()), Ordering::Relaxed);
-        self.set_indicator(table, pair, header, header.indicator | indicator::EXTENDED);
-        Ok(())
-    }
-
-    pub(super) fn set_group(&self, table: &Table, pair: u64, header: &mut Header, at: usize, group: u32) {
-        header.groups[at] = group;
-        let word = at / 2;
-        let value = u64::from(header.groups[word * 2]) | u64::from(header.groups[word * 2 + 1]) << 32;
-        self.memory.store(table.header_at(pair) + header::GROUPS + word as u64 * 8, value);
-    }
-
-    /// Groups of a locked pair in which nothing stands any more go back to the pool; how many. A client that
-    /// READs a slot there that it knows of from before finds nothing, or a record of another pair, and then
-    /// another indicator.
-    pub(super) fn give_back(&self, live: &LiveTable, pair: u64, header: &mut Header) -> usize {
-        let table = &live.table;
-        let mut back = 0;
-        for at in 0..GROUPS_MAX {
-            let group = header.groups[at];
-            if group == 0 || header.occupied() & table.shape.group_mask(at) != 0 {
-                continue;
-            }
-            // Relaxed: a counter that publishes nothing else.
-            live.whole.fetch_sub(u64::from(header.is_whole()), Ordering::Relaxed);
-            self.set_group(table, pair, header, at, 0);
-            let mut word = header.indicator;
-            if header.groups == [0; GROUPS_MAX] {
-                word &= !indicator::EXTENDED;
-                // Relaxed: a counter that publishes nothing else.
-                live.extended.fetch_sub(1, Ordering::Relaxed);
-            }
-            self.set_indicator(table, pair, header, word);
-            live.back.lock().expect("groups").push(group - 1);
-            back += 1;
-        }
-        back
     }
 }
 

@@ -161,12 +161,28 @@ impl<M: OwnedWords, E: Entries> LockedPair<'_, M, E> {
                 let byte = self.header.fingerprints[found.slot / 8] >> (8 * (found.slot % 8));
                 owner.set_fingerprint(table, self.pair, &mut self.header, slot, byte as u8);
                 owner.write_slot(table, self.pair, slot, &self.header, record);
+                owner.hide_slot(table, self.pair, found.slot, &self.header);
                 let flipped = self.header.indicator ^ (1 << slot | 1 << found.slot);
-                owner.set_indicator(table, self.pair, &mut self.header, flipped);
+                owner.switch_on(table, self.pair, slot, &mut self.header, flipped);
                 owner.wipe_slot(table, self.pair, found.slot, &self.header);
             }
         }
         Ok(())
+    }
+
+    /// The same of a record that stands in the arena, and so is not lost: where no slot is free, it goes, and
+    /// the other one gets its slot. A loss of power in between leaves a pair of which items may stand beside
+    /// the table (`spill.rs`), and so they are looked for among the entries.
+    pub fn replace_anyway(&mut self, found: &Found, record: &Record<'_>) {
+        assert!(matches!(record, Record::Entry { .. }), "an item that is nowhere else is not taken away");
+        if self.replace(found, record).is_ok() {
+            return;
+        }
+        let (owner, live) = (self.owner, &self.state.live[self.at]);
+        owner.mark_spilled(&live.table, self.pair, &mut self.header);
+        owner.empty_slot(&live.table, self.pair, found.slot, &mut self.header);
+        let stored = owner.insert(live, self.pair, &mut self.header, self.hash, record);
+        assert!(stored.is_ok(), "a slot of the key was freed, and the lock of its pair is held");
     }
 
     /// Removes the found record.

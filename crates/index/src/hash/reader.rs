@@ -5,24 +5,30 @@
 //! Reads: copied-out bytes of pairs that workers change meanwhile; each cache line may be of another moment.
 //! The paper takes a READ to be of one moment (continuity hashing IV.A; C1).
 //! Why its answers are right (the order of stores is in `owner.rs`; the all-cuts tests enumerate it):
-//! (1) In place, a record that verifies was valid at some moment of its READ: each of its words was in memory
-//!     at a moment of the READ, they are of one version, and a version's words are all there together between
-//!     its last store and the first store of its successor. So a hit is final with one READ.
+//! (1) A record that verifies was valid at some moment of its READ: each of its words was in memory at a
+//!     moment of the READ, they are of one version, and a version's words are all there together between its
+//!     last store and the first store of its successor. So a hit is final with one READ. Out of place the
+//!     last store is the one that shows the record, and the first one that which hides it (decision 48).
 //! (2) In place, a key that is there throughout stays in its slot: its bit and fingerprint are seen, and its
 //!     slot shows the record or does not verify (TORN). Only a move to the next table wipes it, which changes
 //!     the indicator. So a miss is final when a second look, posted after the first came, shows the same
 //!     indicator.
-//! (3) Out of place, what counts is the bit, so header and slot must be of one moment: two equal looks, the
-//!     second posted after the first came. If both show the same indicator (its version count does not repeat
-//!     within a READ) and the same candidate slots (a csn is used once), header and slots stood together at
-//!     the moment of the first header.
+//! (3) Out of place, a key that is there has a bit and its fingerprint in the header at each moment, but it
+//!     changes its slot when it is replaced. So a miss is final when a second look, posted after the first
+//!     came, shows the same indicator (its version count does not repeat within a READ), and the key in no
+//!     slot either: the key would have stood in one slot between the two, and that is a candidate of one of
+//!     the looks at least, since fingerprints are read at the moment of their indicator, or all before it, or
+//!     all behind it (a copy by a processor goes word by word). Where there are candidates, each must hold
+//!     the same record in both looks: the key may have come into one of them after that was read, and before
+//!     the header was. And no miss is final if the first look shows the pair locked: the delete that it shows
+//!     may not be persistent yet.
 //! (4) A pair that has SPILLED keeps that, so a key that is there throughout was seen in its slot, or is the
 //!     server's to find.
 //! (5) A pair whose owner word is zero was never used, or its table was given back since: that is so if the
 //!     epoch of the geometry, looked at after the pair, is above the one that the search began with. (A
 //!     table's memory is given back after the epoch has changed.)
 
-use longarm_base::{Csn, EntryRef, Place, UnixMillis};
+use longarm_base::{Csn, EntryRef, Mutant, Place, UnixMillis};
 use longarm_memory::{Hash, SumKey, short_equal};
 
 use super::layout::{Discipline, GROUPS_MAX, Geometry, Header, INDEX_REGION, SlotKind, Table, indicator};
@@ -104,6 +110,17 @@ enum SearchStage {
     Unused,
 }
 
+/// What it means that no candidate of a look is the key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Miss {
+    /// The key is absent if the header is still the same.
+    SameHeader,
+    /// It is if another look shows the same.
+    SameLook,
+    /// Nothing: the pair is being changed.
+    Void,
+}
+
 /// A search in progress: three cache lines, as hundreds may be in flight.
 #[derive(Clone, Debug)]
 pub struct Search {
@@ -122,11 +139,11 @@ pub struct Search {
     place: Place,
     /// What it found.
     item: InlineItem,
+    /// What it means if this look finds nothing.
+    miss: Miss,
     /// Out of place: fold of the indicator and all candidate slots of this look, and of the one before.
     digest: u64,
     before: Option<u64>,
-    /// Out of place: the entry that this look found.
-    pending: Option<(EntryRef, Csn)>,
     /// Entries that were fetched and are of other keys (equal hash or tag: one in 2^24 slots or rarer).
     others: Option<Box<[Csn; OTHERS_MAX]>>,
 }
@@ -168,9 +185,9 @@ impl Search {
             odd,
             place,
             item,
+            miss: Miss::Void,
             digest: 0,
             before: None,
-            pending: None,
             others: None,
         };
         (search, SearchStep::Read)
@@ -262,8 +279,13 @@ impl Search {
         let mask = table.shape.home_mask(self.odd);
         self.candidates = header.candidates(self.hash, mask);
         (self.indicator, self.groups) = (header.indicator, header.groups);
+        self.miss = match table.discipline {
+            Discipline::InPlace => Miss::SameHeader,
+            Discipline::OutOfPlace if header.locked && !Mutant::MissLocked.is_on() => Miss::Void,
+            Discipline::OutOfPlace if self.candidates == 0 => Miss::SameHeader,
+            Discipline::OutOfPlace => Miss::SameLook,
+        };
         self.digest = fold(0, header.indicator);
-        self.pending = None;
         self.next_candidate(key, bytes, table, sums)
     }
 
@@ -359,21 +381,19 @@ impl Search {
     ) -> Option<SearchStep> {
         let SlotBytes { slot, at, bytes, within } = there;
         let view = view(table, at, bytes, within, sums);
-        let step = match view {
-            SlotView::Empty => None,
-            SlotView::Torn => Some(SearchStep::Torn),
-            SlotView::Record(record) => self.judge(key, at, within, table, &record),
-        };
-        if table.discipline == Discipline::InPlace {
-            return step;
+        match view {
+            // Out of place the record was there before the bit: what is read here is of another moment.
+            SlotView::Empty if table.discipline == Discipline::InPlace || Mutant::SkipWiped.is_on() => None,
+            SlotView::Empty | SlotView::Torn => Some(SearchStep::Torn),
+            SlotView::Record(record) => {
+                if table.discipline == Discipline::OutOfPlace {
+                    // Collection may move a version away, and back into the slot: then its entry is another.
+                    let entry = if let Record::Entry { entry, .. } = record { entry.offset } else { 0 };
+                    self.digest = fold(fold(fold(self.digest, slot as u64), record.csn().0), entry);
+                }
+                self.judge(key, at, within, table, &record)
+            }
         }
-        // A set bit means a written slot; nothing there is of another moment (and, unlike a csn, repeats).
-        let SlotView::Record(record) = view else { return Some(SearchStep::Torn) };
-        self.digest = fold(fold(self.digest, slot as u64), record.csn().0);
-        if let (None, Some(SearchStep::Entry { entry, csn })) = (self.pending, step) {
-            self.pending = Some((entry, csn));
-        }
-        None
     }
 
     #[inline(always)]
@@ -409,20 +429,21 @@ impl Search {
     /// All candidates were looked at and none answered.
     #[inline(always)]
     fn look_over(&mut self, table: &Table) -> SearchStep {
-        if self.indicator & indicator::SPILLED != 0 && self.pending.is_none() {
+        if self.indicator & indicator::SPILLED != 0 {
             return SearchStep::Ask;
         }
-        match table.discipline {
-            Discipline::InPlace => {
+        let out_of_place = table.discipline == Discipline::OutOfPlace;
+        match self.miss {
+            Miss::SameHeader | Miss::SameLook if out_of_place && Mutant::MissAtOnce.is_on() => {
+                SearchStep::Absent
+            }
+            Miss::Void => SearchStep::Torn,
+            Miss::SameHeader => {
                 self.stage = SearchStage::Confirm;
                 self.want(table.header_place(self.pair))
             }
-            Discipline::OutOfPlace => {
-                if self.before == Some(self.digest) {
-                    return self
-                        .pending
-                        .map_or(SearchStep::Absent, |(entry, csn)| SearchStep::Entry { entry, csn });
-                }
+            Miss::SameLook if self.before == Some(self.digest) => SearchStep::Absent,
+            Miss::SameLook => {
                 self.before = Some(self.digest);
                 self.stage = SearchStage::Header;
                 self.want(self.first_place(table))
@@ -433,15 +454,16 @@ impl Search {
     fn feed_confirmation(&mut self, bytes: &[u8], table: &Table) -> SearchStep {
         let Some(line) = bytes.first_chunk::<64>() else { return SearchStep::Torn };
         let again = Header::parse(line);
-        if again.indicator == self.indicator && again.table == table.id {
+        let mask = table.shape.home_mask(self.odd);
+        let shown = table.discipline == Discipline::OutOfPlace && again.candidates(self.hash, mask) != 0;
+        if again.indicator == self.indicator && again.table == table.id && !shown {
             SearchStep::Absent
         } else {
             SearchStep::Torn
         }
     }
 
-    /// A repeat GET of a slot found before: the value, if the slot still holds the key. Tables updated in
-    /// place only.
+    /// A repeat GET of a slot found before: the value, if the slot still holds the key.
     pub fn check_slot(
         table: u32,
         slot: Place,

@@ -3,8 +3,9 @@
 //!
 //! Only tables out of place are reopened. Whatever a loss of power leaves of them is one of these:
 //! (1) A set bit says that a whole record is in its slot: it was set by one store, behind the write-back of
-//!     the record. So no record is lost or torn. What is in a slot without a bit was on its way in or out,
-//!     and is wiped.
+//!     the record. So no record is lost or torn. It may be hidden, and is shown: as a new one whose bit was
+//!     just set, or as an old one whose bit was about to go. What is in a slot without a bit was on its way
+//!     in or out, and is wiped.
 //! (2) The lock of a pair may have become persistent with the line that it is in. Nobody holds it any more.
 //! (3) A group may be named by a header before a record is in it, or after the last one went. It goes back.
 //! (4) A record that was on its way to another slot of its pair, or to the next table, may be in both, with
@@ -20,12 +21,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use longarm_base::Mutant;
 use longarm_base::limits::PAIR_SLOTS_MAX;
 use longarm_memory::{Budget, OwnedWords, SumKey};
 
 use super::found::Found;
 use super::layout::{Discipline, Geometry, Header, Table, header, indicator};
 use super::owner::{Entries, LiveTable, Options, Owner};
+use super::slot::turned;
 
 /// What was found, and put right.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,6 +39,8 @@ pub struct Reopened {
     pub unlocked: u64,
     /// Slots that were wiped.
     pub wiped: u64,
+    /// Records that were hidden.
+    pub shown: u64,
     /// Records that were there twice.
     pub twice: u64,
     /// Added groups that went back.
@@ -107,6 +112,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             let mut header = self.header(table, pair);
             check_header(table, &header, newest).map_err(damage)?;
             self.wipe_free_slots(table, pair, &header, report);
+            self.show_hidden(table, pair, &header, report);
             let held = self.records_of(table, pair, &header).map_err(damage)?;
             for (i, found) in held.iter().enumerate() {
                 let csn = found.record().csn();
@@ -160,6 +166,20 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             if (at..at + table.shape.slot_bytes()).step_by(8).any(|word| self.memory.load(word) != 0) {
                 self.wipe_slot(table, pair, slot, header);
                 report.wiped += 1;
+            }
+        }
+    }
+
+    /// Shows the records with a bit that are hidden.
+    fn show_hidden(&self, table: &Table, pair: u64, header: &Header, report: &mut Reopened) {
+        for slot in (0..PAIR_SLOTS_MAX).filter(|slot| header.occupied() & 1 << slot != 0) {
+            let Err(mut bytes) = self.look_at_slot(table, pair, slot, header) else { continue };
+            let first = bytes.first_chunk_mut().expect("a slot's first word");
+            *first = turned(table.shape.kind, u64::from_le_bytes(*first)).to_le_bytes();
+            let at = self.slot_place(table, pair, slot, header);
+            if self.is_sound(table, at, &bytes) && !Mutant::LeaveHidden.is_on() {
+                self.turn_slot(table, pair, slot, header);
+                report.shown += 1;
             }
         }
     }

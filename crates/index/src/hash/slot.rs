@@ -9,6 +9,9 @@
 //! (1) The checksum covers everything else in the slot and is seeded with table and offset: a record verifies
 //!     only where the owner wrote it, whole (L4, L5; B1: where Cell 2.3 has versions at both ends).
 //! (2) A 16-byte slot needs none: the entry it names must carry the slot's csn, and a csn is used once.
+//! (3) A record that is whole and that readers must not take is *hidden*: the checksum, or the csn of a
+//!     16-byte slot, stands there in a form that does not verify. One store hides it or shows it (decision
+//!     48).
 
 use longarm_base::{Csn, EntryRef, UnixMillis, limits};
 use longarm_memory::{Hash, SumKey};
@@ -18,6 +21,8 @@ use super::layout::SlotKind;
 /// Bytes of key and value together that fit into a 64-byte slot (8 fewer if the item expires).
 pub const INLINE_MAX: usize = 48;
 
+/// Of the csn of a 16-byte slot: the record is hidden.
+const HIDDEN: u64 = 1 << 63;
 const EXPIRES: u64 = 1 << 51;
 const KEY_SHIFT: u32 = 52;
 const VALUE_SHIFT: u32 = 58;
@@ -118,12 +123,22 @@ pub fn seed(table: u32, at: u64) -> u64 {
     at ^ (table as u64) << 40
 }
 
+/// The first word of a slot when its record is hidden, from the one when it is shown, or the other way
+/// round.
+#[inline(always)]
+pub(super) const fn turned(kind: SlotKind, word: u64) -> u64 {
+    match kind {
+        SlotKind::Inline64 => !word,
+        SlotKind::Pointer16 => word ^ HIDDEN,
+    }
+}
+
 /// What copied-out slot bytes turn out to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SlotView<'a> {
     /// Nothing.
     Empty,
-    /// Bytes of different moments, or no record at all: look again.
+    /// Bytes of different moments, a hidden record, or no record at all: look again.
     Torn,
     /// A verified record (a 16-byte slot: one whose entry has yet to confirm it). `hash` is known for 64-byte
     /// slots; for 16-byte ones only its tag is.

@@ -20,6 +20,8 @@ const PROBLEMS_SHOWN: usize = 100;
 pub struct IndexReport {
     /// Tables in the geometry.
     pub tables: usize,
+    /// How they replace records.
+    pub discipline: Option<Discipline>,
     /// Pairs, over all tables.
     pub pairs: u64,
     /// Pairs whose records are in a later table.
@@ -154,6 +156,7 @@ pub fn verify(
     let mut report = IndexReport::default();
     let live: Vec<Table> = geometry.live().copied().collect();
     report.tables = live.len();
+    report.discipline = live.last().map(|table| table.discipline);
     for (at, table) in live.iter().enumerate() {
         if table.base + table.bytes() > words.bytes() {
             report.problem(format!("table {} ends past the region", table.id));

@@ -6,7 +6,7 @@ mod tree;
 use std::path::{Path, PathBuf};
 
 use longarm_index::control::ServerState;
-use longarm_index::hash::Geometry;
+use longarm_index::hash::{Discipline, Geometry};
 use longarm_store::segment::{Line, SegmentState};
 use serde_json::{Value, json};
 
@@ -127,6 +127,7 @@ fn to_json(of: &str, findings: &Findings) -> Value {
         "index": {
             "tables": index.tables, "pairs": index.pairs, "moved": index.moved, "extended": index.extended,
             "slots": index.slots, "items": index.items, "inline": index.inline,
+            "updates": index.discipline.map(Discipline::name),
         },
         "arena": {
             "segments": store.segments, "table": store.table, "states": states,
@@ -143,12 +144,13 @@ fn to_text(of: &str, findings: &Findings) -> String {
     let n = human::count;
     let mut text = format!("{of}\n");
     text.push_str(&format!(
-        "index       {} tables, {} pairs ({} moved, {} extended), {} slots\n",
+        "index       {} tables, {} pairs ({} moved, {} extended), {} slots, updates {}\n",
         index.tables,
         n(index.pairs),
         n(index.moved),
         n(index.extended),
         n(index.slots),
+        index.discipline.map_or("unknown", Discipline::name),
     ));
     text.push_str(&format!(
         "items       {}: {} inline, {} in the arena\n",

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use longarm_fabric::SetupError;
 use longarm_fabric::tcp::{Identity, Tls};
-use longarm_index::hash::SlotKind;
+use longarm_index::hash::{Discipline, SlotKind};
 use longarm_server::{
     DataOptions, DiskError, Durability, Eviction, KeepUp, Notice, Pages, Server, ServerOptions, StartError,
 };
@@ -20,7 +20,7 @@ pub use args::Args;
 use node::Node;
 
 use crate::config::units::{show_duration, show_size};
-use crate::config::{self, Config, HugePages, Log, Slot, Standby};
+use crate::config::{self, Config, HugePages, Log, Slot, Standby, Updates};
 use crate::connect;
 use crate::human;
 use crate::output::{Exit, Failure, Output, fault};
@@ -139,6 +139,10 @@ fn options(args: &Args, config: &Config) -> Result<ServerOptions, Failure> {
             Slot::Inline64 => SlotKind::Inline64,
             Slot::Pointer16 => SlotKind::Pointer16,
         },
+        discipline: match config.index_updates {
+            Updates::InPlace => Discipline::InPlace,
+            Updates::OutOfPlace => Discipline::OutOfPlace,
+        },
         expected_items: args.expected_items,
         pages: match config.hugepages {
             HugePages::Auto => Pages::HugeIfAvailable,
@@ -225,9 +229,10 @@ fn announce(server: &Server, config: &Config, node: Option<&Node>) {
         config,
         Log::Info,
         &format!(
-            "memory {}{shared}{place}, slots of {} bytes, lease {}, {} worker{}, eviction {}, login {}",
+            "memory {}{shared}{place}, slots of {} bytes{}, lease {}, {} worker{}, eviction {}, login {}",
             show_size(config.memory),
             config.slot.bytes(),
+            if config.index_updates == Updates::OutOfPlace { " out of place" } else { "" },
             show_duration(lease),
             workers(config),
             if workers(config) == 1 { "" } else { "s" },

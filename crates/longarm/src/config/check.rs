@@ -7,7 +7,7 @@ use longarm_fabric::verbs::RETRIES_MAX;
 use longarm_fabric::{Address, RECEIVES};
 
 use super::units::{show_duration, show_size};
-use super::{Config, Eviction};
+use super::{Config, Eviction, Updates};
 
 /// The least memory with which a server starts: the index and some segments of each size class must fit.
 pub const MEMORY_MIN: u64 = 16 << 20;
@@ -43,6 +43,20 @@ pub fn check(config: &Config) -> Report {
         report
             .errors
             .push(named("arena_dir", &format!("{} is not a directory; create it first", dir.display())));
+    }
+    let replica = [
+        ("cluster", config.cluster.is_some()),
+        ("ordered", config.ordered),
+        ("data", config.data.is_some() && config.cluster.is_none()),
+    ];
+    if let Some((key, _)) = replica.into_iter().find(|(_, is_set)| *is_set)
+        && config.index_updates == Updates::OutOfPlace
+    {
+        let text = format!(
+            "out-of-place does not go with {key} ({}): there each item is an entry",
+            config.origin(key)
+        );
+        report.errors.push(named("index_updates", &text));
     }
     if config.eviction == Eviction::Lru && config.arena_dir.is_some() {
         report.warnings.push(named("eviction", "items may be evicted although the arena is kept in files"));

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde_json::{Value, json};
 
 use super::units::{parse_duration, parse_size, show_duration, show_size};
-use super::{Config, Durability, Eviction, HugePages, Log, Slot, Standby};
+use super::{Config, Durability, Eviction, HugePages, Log, Slot, Standby, Updates};
 
 /// The commands that take a setting as a flag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,6 +114,16 @@ pub static SETTINGS: &[Setting] = &[
             "slot",
             "64|16",
             "Bytes of an index slot: 64 holds small items inline, 16 always points to an entry",
+        )
+    },
+    Setting {
+        set: |c, v| one(v, |text| text.parse().map(|updates| c.index_updates = updates)),
+        show: |c| json!(c.index_updates.name()),
+        ..server(
+            "index_updates",
+            "in-place|out-of-place",
+            "How the index replaces a record: in its slot, or in a free slot and by one store, in the order \
+             that persistent memory wants; of a server alone, without --ordered and --data",
         )
     },
     Setting {
@@ -356,3 +366,4 @@ choice!(Log, "error" => Error, "warn" => Warn, "info" => Info, "debug" => Debug)
 choice!(Durability, "async" => Async, "sync" => Sync);
 choice!(Standby, "idle" => Idle, "always" => Always);
 choice!(Slot, "64" => Inline64, "16" => Pointer16);
+choice!(Updates, "in-place" => InPlace, "out-of-place" => OutOfPlace);

@@ -28,6 +28,15 @@ impl Slot {
     }
 }
 
+/// How the index replaces a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Updates {
+    /// In its slot.
+    InPlace,
+    /// In a free slot, by one store behind the write-back of the record.
+    OutOfPlace,
+}
+
 /// Whether memory comes from the reserved pool of 2 MiB pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HugePages {
@@ -137,6 +146,8 @@ pub struct Config {
     pub lease: Duration,
     /// Slot size of the index.
     pub slot: Slot,
+    /// How the index replaces a record.
+    pub index_updates: Updates,
     /// Backing of the memory.
     pub hugepages: HugePages,
     /// What a server does with a write when its memory is full.
@@ -265,6 +276,7 @@ impl Config {
             workers: None,
             lease: Duration::from_millis(10),
             slot: Slot::Inline64,
+            index_updates: Updates::InPlace,
             hugepages: HugePages::Auto,
             eviction: Eviction::None,
             standby: Standby::Idle,

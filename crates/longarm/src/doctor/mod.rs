@@ -24,6 +24,7 @@ pub fn examine(machine: &Machine, config: &Config) -> Vec<Finding> {
         processor::kernel(machine),
         processor::cores(machine, config),
         processor::flags(machine),
+        processor::updates(machine, config),
         processor::clock(machine),
         memory::available(machine, config),
         memory::page(machine),

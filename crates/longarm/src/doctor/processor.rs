@@ -1,7 +1,7 @@
 //! Examines kernel, cores, instructions and clock.
 
 use super::{Finding, Machine};
-use crate::config::Config;
+use crate::config::{Config, Updates};
 
 /// The first kernel that has all that the shared-memory transport needs: sealed memory files with a mode of
 /// their own.
@@ -40,22 +40,43 @@ pub fn cores(machine: &Machine, config: &Config) -> Finding {
     Finding::ok("cores", found)
 }
 
-pub fn flags(machine: &Machine) -> Finding {
+/// What `/proc/cpuinfo` says that the processor has.
+fn flags_of(machine: &Machine) -> Option<Vec<String>> {
     let info = machine.read("proc/cpuinfo").unwrap_or_default();
     let line = info.lines().find(|line| line.starts_with("flags") || line.starts_with("Features"));
-    let Some((_, flags)) = line.and_then(|line| line.split_once(':')) else {
+    let (_, flags) = line.and_then(|line| line.split_once(':'))?;
+    Some(flags.split_whitespace().map(str::to_string).collect())
+}
+
+/// How the index replaces records, and what that takes of the processor.
+pub fn updates(machine: &Machine, config: &Config) -> Finding {
+    let name = config.index_updates.name();
+    if config.index_updates == Updates::InPlace {
+        return Finding::ok("index", format!("updates {name}"));
+    }
+    let flags = flags_of(machine).unwrap_or_default();
+    let instruction = ["clwb", "clflushopt", "clflush", "dcpop"]
+        .into_iter()
+        .find(|wanted| flags.iter().any(|have| have == wanted));
+    let by =
+        instruction.map_or(String::new(), |instruction| format!(", lines written back by {instruction}"));
+    Finding::ok("index", format!("updates {name}{by}; the memory itself is volatile"))
+}
+
+pub fn flags(machine: &Machine) -> Finding {
+    let Some(flags) = flags_of(machine) else {
         return Finding::warn(
             "cpu",
             "flags unknown: /proc/cpuinfo has none",
             "nothing depends on them but speed",
         );
     };
-    let flags: Vec<&str> = flags.split_whitespace().collect();
+    let has = |flag: &str| flags.iter().any(|have| have == flag);
     // The hot paths and durable memory profit from these, on x86-64 and on aarch64.
     let wanted = ["avx2", "bmi2", "clwb", "constant_tsc", "nonstop_tsc", "atomics", "dcpop"];
-    let have: Vec<&str> = wanted.into_iter().filter(|wanted| flags.contains(wanted)).collect();
+    let have: Vec<&str> = wanted.into_iter().filter(|wanted| has(wanted)).collect();
     let found = if have.is_empty() { "none of the useful flags".to_string() } else { have.join(" ") };
-    let lacks_clwb = flags.contains(&"sse2") && !flags.contains(&"clwb");
+    let lacks_clwb = has("sse2") && !has("clwb");
     if lacks_clwb {
         return Finding::ok("cpu", format!("{found} (no clwb: persistent memory would need clflushopt)"));
     }

@@ -103,6 +103,15 @@ fn an_old_kernel_is_bad() {
 }
 
 #[test]
+fn how_the_index_replaces_records_is_said_and_by_which_instruction() {
+    let machine = good("updates");
+    assert_eq!(machine.verdict("index", &config(&[])).found, "updates in-place");
+    let out_of_place = config(&[("index_updates", "out-of-place")]);
+    let found = machine.verdict("index", &out_of_place).found;
+    assert_eq!(found, "updates out-of-place, lines written back by clwb; the memory itself is volatile");
+}
+
+#[test]
 fn memory_is_compared_with_the_settings() {
     let machine = good("memory");
     assert_eq!(machine.verdict("memory", &config(&[("memory", "100GiB")])).verdict, Verdict::Bad);

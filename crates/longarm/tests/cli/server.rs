@@ -45,6 +45,43 @@ fn a_server_refuses_what_it_cannot_be() {
 }
 
 #[test]
+fn an_index_that_is_updated_out_of_place_serves_and_is_named() {
+    for address in [None, Some("tcp://127.0.0.1:0")] {
+        let directory = TempDir::new().expect("a directory");
+        let shm = format!("shm:{}", directory.path().join("s").display());
+        let address = address.map_or(shm, str::to_string);
+        let server = Server::start_at(directory, address, &["--index-updates", "out-of-place"]);
+        let large = "l".repeat(1000);
+        for value in ["one", "two", large.as_str(), "three"] {
+            server.ok(&["put", "key", value]);
+            assert_eq!(server.ok(&["get", "key"]).trim_end(), value);
+        }
+        server.ok(&["put", "other", &large]);
+        server.ok(&["del", "key"]);
+        assert_eq!(server.run(&["get", "key"]).1, 1);
+        assert_eq!(server.ok(&["get", "other"]).trim_end(), large);
+        let stats = server.ok(&["stats"]);
+        let line = stats.lines().find(|line| line.starts_with("index_updates")).expect("a line");
+        assert!(line.ends_with(" out-of-place"), "{line}");
+        let found = server.ok(&["inspect"]);
+        assert!(found.contains("updates out-of-place") && found.contains("sound"), "{found}");
+    }
+}
+
+#[test]
+fn what_an_index_out_of_place_does_not_go_with_is_said() {
+    for (flag, value) in [("--data", "/no/such/dir"), ("--ordered", "true")] {
+        let mut command = program();
+        command.args(["server", "--index-updates", "out-of-place", "--address", "shm:/tmp/longarm-x.sock"]);
+        command.args([flag, value]);
+        let output = finish(command, b"");
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{err}");
+        assert!(err.contains("index_updates (flag --index-updates)") && err.contains(flag), "{err}");
+    }
+}
+
+#[test]
 fn signals_end_a_server_in_good_order() {
     for signal in [Signal::TERM, Signal::INT] {
         let mut server = Server::start(&[]);

@@ -1,19 +1,22 @@
-//! Every operation, over both transports and both kinds of slots.
+//! Every operation, over both transports and both kinds of slots, in place and out of place.
 
 use longarm_base::limits::{KEY_MAX, VALUE_MAX};
 use longarm_fabric::Address;
-use longarm_index::hash::SlotKind;
+use longarm_index::hash::{Discipline, SlotKind};
 use longarm_wire::{Condition, Request, RequestKind, Status};
 
 use super::harness::{Raw, start, until};
 
 fn everywhere(test: impl Fn(&mut Raw)) {
-    for slots in [SlotKind::Inline64, SlotKind::Pointer16] {
-        let (server, lines) = start(|options| options.slots = slots);
+    let kinds = [SlotKind::Inline64, SlotKind::Pointer16];
+    let disciplines = [Discipline::InPlace, Discipline::OutOfPlace];
+    for (slots, discipline) in kinds.into_iter().flat_map(|slots| disciplines.map(|of| (slots, of))) {
+        let (server, lines) = start(|options| (options.slots, options.discipline) = (slots, discipline));
         for address in server.addresses().to_vec() {
             test(&mut Raw::connect(&address));
         }
         assert!(server.stats().store.segments > 0);
+        assert_eq!(server.stats().index_updates, discipline.name());
         assert_eq!(server.stop(std::time::Duration::from_secs(5)).panicked, 0);
         assert_eq!(*lines.lock().expect("log"), [""; 0]);
     }

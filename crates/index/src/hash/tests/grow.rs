@@ -30,12 +30,16 @@ fn load_factor_at_growth_is_at_least_seventy_percent() {
 
 #[test]
 fn writers_and_readers_while_the_table_grows() {
-    let bed = bed(mapped(256 << 20), SlotKind::Inline64, Discipline::InPlace, 100);
+    for discipline in [Discipline::InPlace, Discipline::OutOfPlace] {
+        write_and_read(&bed(mapped(256 << 20), SlotKind::Inline64, discipline, 100));
+    }
+}
+
+fn write_and_read(bed: &Bed<Mapped>) {
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..3u64)
             .map(|w| {
-                let bed = &bed;
                 scope.spawn(move || {
                     for i in 0..20_000u64 {
                         bed.put(format!("w{w}-{}", i % 7_000).as_bytes(), &i.to_le_bytes());

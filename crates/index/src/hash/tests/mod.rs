@@ -95,10 +95,11 @@ pub fn bed_of<M: OwnedWords>(memory: M, options: Options) -> Bed<M> {
     Bed { memory, owner, book, sums, published, csn: AtomicU64::new(1) }
 }
 
-/// The kinds of table that exist: out of place, every item has an entry.
-pub const KINDS: [(SlotKind, Discipline); 3] = [
+/// The kinds of table that exist.
+pub const KINDS: [(SlotKind, Discipline); 4] = [
     (SlotKind::Inline64, Discipline::InPlace),
     (SlotKind::Pointer16, Discipline::InPlace),
+    (SlotKind::Inline64, Discipline::OutOfPlace),
     (SlotKind::Pointer16, Discipline::OutOfPlace),
 ];
 
@@ -145,8 +146,7 @@ impl<M: OwnedWords> Bed<M> {
         let csn = self.next_csn();
         let geometry = self.owner.geometry();
         let table = geometry.live().next().expect("table");
-        let inline = table.discipline == Discipline::InPlace
-            && Record::fits_inline(table.shape.kind, key.len(), value.len(), UnixMillis::NEVER);
+        let inline = Record::fits_inline(table.shape.kind, key.len(), value.len(), UnixMillis::NEVER);
         let entry = EntryRef { offset: csn.0 * 64, len: 64 };
         let (hash, expiry) = (self.hash(key), UnixMillis::NEVER);
         let record = if inline {
@@ -182,6 +182,18 @@ impl<M: OwnedWords> Bed<M> {
             }
         }
         panic!("no room after a hundred growths");
+    }
+
+    /// Has an item that is an entry stand elsewhere in the arena, as collection does.
+    pub fn relocate(&self, key: &[u8]) {
+        let (hash, expiry) = (self.hash(key), UnixMillis::NEVER);
+        let index = self.owner.read();
+        let mut pair = index.lock(hash);
+        let found = pair.find(key).expect("it is there");
+        let csn = found.record().csn();
+        let entry = EntryRef { offset: (csn.0 + (1 << 16)) * 64, len: 64 };
+        self.book.entries.lock().expect("book").insert(entry.offset, (csn, key.to_vec()));
+        pair.replace_anyway(&found, &Record::Entry { csn, entry, hash, expiry });
     }
 
     pub fn remove(&self, key: &[u8]) -> bool {
