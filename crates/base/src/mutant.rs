@@ -241,6 +241,14 @@ pub enum Mutant {
     LeaveTorn,
     /// Damage below a floor is taken for the end of a stream (D8).
     TrustRot,
+    /// A backup reads which segments there are before it has the version that it is of (M16).
+    ListFirst,
+    /// A backup lets go of a segment before it is copied (M16).
+    LetGoUncopied,
+    /// A backup takes what is above its version (M16).
+    TakeBeyond,
+    /// A segment waits for a backup for ever (M16).
+    HoldForever,
 }
 
 impl Mutant {
