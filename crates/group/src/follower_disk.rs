@@ -57,10 +57,7 @@ impl FollowerDisk {
     /// All positions below these are in its file.
     pub fn keep(&self, floors: &[u64]) {
         // Release: they are on disk; pairs with `counted`.
-        self.floors
-            .iter()
-            .zip(floors)
-            .for_each(|(cell, floor)| _ = cell.fetch_max(*floor, Ordering::Release));
+        self.floors.iter().zip(floors).for_each(|(cell, floor)| _ = cell.fetch_max(*floor, Ordering::Release));
     }
 
     /// A note covers all that was written, and all versions that were drawn, by some moment.

@@ -146,10 +146,9 @@ impl<T: Transport> Node<T> {
             machine = machine.blank(life, group_options.first_rest());
         }
         let told = Arc::new(Mutex::new(Standing::of(group_options.id, &machine)));
-        let disk = group_options
-            .durable
-            .as_ref()
-            .map(|durable| NodeDisk::new(DiskSlot::new(kept.disk), durable.durability, machine.sync()));
+        let disk = group_options.durable.as_ref().map(|durable| {
+            NodeDisk::new(DiskSlot::new(kept.disk), durable.durability, machine.sync())
+        });
         Ok(Node {
             events: Arc::new(Events::new(channel.clone())),
             peers: BTreeMap::new(),

@@ -53,8 +53,7 @@ impl DeskHandle {
     ) -> Result<DeskHandle, StartError> {
         let (pause, channel) = (Arc::<Pause>::default(), door.channel.clone());
         let done = Completions::new(POLL);
-        let mut desk =
-            Desk { leader, gate, door, links: Vec::new(), told: Vec::new(), absent: BTreeMap::new(), done };
+        let mut desk = Desk { leader, gate, door, links: Vec::new(), told: Vec::new(), absent: BTreeMap::new(), done };
         let stop = pause.clone();
         let thread = Some(spawn("longarm-desk", move || desk.run(&stop))?);
         Ok(DeskHandle { pause, channel, thread })
@@ -166,9 +165,7 @@ impl<Q: QueuePair> Desk<Q> {
         for reply in replies {
             if reply.failed {
                 let replica = link.follower.replica;
-                self.leader
-                    .core
-                    .log(&format!("the disk of replica {replica} failed: it keeps nothing there"));
+                self.leader.core.log(&format!("the disk of replica {replica} failed: it keeps nothing there"));
                 let freeing = disk.fail();
                 self.leader.releases.lock().let_go(replica, &freeing);
                 return false;
@@ -259,8 +256,7 @@ impl<Q: QueuePair> Desk<Q> {
 
     /// A follower that counts and has no disk here for long is not waited for.
     fn miss(&mut self) {
-        let is_here =
-            |follower: &Arc<Follower>| self.links.iter().any(|it| Arc::ptr_eq(&it.follower, follower));
+        let is_here = |follower: &Arc<Follower>| self.links.iter().any(|it| Arc::ptr_eq(&it.follower, follower));
         let followers = self.leader.followers.lock().clone();
         let counts = |follower: &&Arc<Follower>| follower.is_synced() && !follower.is_gone();
         let gone: Vec<_> = followers.iter().filter(counts).filter(|follower| !is_here(follower)).collect();

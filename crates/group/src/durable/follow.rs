@@ -413,8 +413,7 @@ impl<Q: QueuePair> Writing<'_, Q> {
     /// Says what is kept, if that is more than was said.
     fn reply(&mut self) -> Result<(), Trouble> {
         let (floors, noted) = (self.scribe.floors(), self.scribe.noted());
-        let in_file =
-            |mark: &&DiskMark| mark.written.iter().zip(floors).all(|(written, floor)| written <= floor);
+        let in_file = |mark: &&DiskMark| mark.written.iter().zip(floors).all(|(written, floor)| written <= floor);
         let is_noted = |mark: &&DiskMark| {
             noted.covers(&mark.written, mark.stable) && noted.note.reclaimed >= mark.told && self.is_noted()
         };

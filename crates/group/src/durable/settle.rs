@@ -159,9 +159,7 @@ impl Settling<'_> {
             self.copy(at, CHUNK.min(from + len - at))?;
         }
         let mut broken = Vec::new();
-        it.marked(self.arena.view(), 0, &mut |offset, whole| {
-            broken.extend(whole.is_none().then_some(offset))
-        });
+        it.marked(self.arena.view(), 0, &mut |offset, whole| broken.extend(whole.is_none().then_some(offset)));
         self.void(it, &broken)
     }
 

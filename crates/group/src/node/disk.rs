@@ -128,9 +128,7 @@ impl<T: Transport> Node<T> {
     pub(super) fn leave_a_failed_disk(&mut self) {
         let failed = |core: &Core| core.disk.as_ref().is_some_and(|disk| disk.has_failed());
         let has = self.leading.as_ref().is_some_and(|leader| failed(&leader.term.core));
-        if has
-            && self.transfer.is_none()
-            && self.machine.kind() == RoleKind::Leader
+        if has && self.transfer.is_none() && self.machine.kind() == RoleKind::Leader
             && let Some(to) = self.nearest()
         {
             self.begin(None, Event::HandOver(to));
