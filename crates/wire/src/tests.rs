@@ -325,7 +325,7 @@ fn what_is_out_of_range_is_named() {
     let hello = |at, word| PeerHello::decode(&with(hello.encode(), at, word)).expect_err("refused").0;
     assert!(hello(0, 0x7265_6570 | (9 | 9 << 16) << 32).contains("versions"));
     assert!(hello(0, 0x7265_6570 | 9 << 32).contains("range"));
-    assert!(hello(20, 128 | 1 << 32).contains("replica") && hello(20, 2 | 5 << 32).contains("purpose"));
+    assert!(hello(20, 128 | 1 << 32).contains("replica") && hello(20, 2 | 6 << 32).contains("purpose"));
     assert!(hello(28, 1 << Term::BITS).contains("term"));
     let ask = |ask: Ask, at, word| Ask::decode(&with(ask.encode(), at, word)).expect_err("refused").0;
     let term = Term::ZERO;
