@@ -354,7 +354,7 @@ fn what_is_out_of_range_is_named() {
         .contains("floor")
     );
     assert!(answer(Answer::PreVote { term, yes: true }, 16, 2).contains("neither"));
-    assert!(answer(Answer::Ready { term, held: SyncState::Term }, 16, 3).contains("memory"));
+    assert!(answer(Answer::Ready { term, held: SyncState::Term }, 16, 4).contains("memory"));
     let entries = vec![EntryAt { position: 1, offset: 2, len: 3 }];
     assert!(answer(Answer::Places { entries: entries.clone() }, 32, 1 << 32).contains("long"));
     assert!(answer(Answer::Places { entries }, 8, 1 + PLACES_MAX as u64).contains("list"));
