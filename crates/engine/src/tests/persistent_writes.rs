@@ -50,6 +50,7 @@ impl Bed {
 /// persistent before the slot that names it. The delete of an entry writes no tombstone on a server of its
 /// own; in a group that would be one more.
 #[test]
+#[allow(clippy::print_stdout, reason = "the table stands beside the paper's")]
 fn a_whole_write_of_an_inline_item_takes_what_the_paper_has() {
     let (inline, entries) = (Bed::new(SlotKind::Inline64), Bed::new(SlotKind::Pointer16));
     let table: [(&str, Groups); 4] = [
