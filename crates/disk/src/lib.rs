@@ -29,6 +29,6 @@ pub use error::DiskError;
 pub use file::FileMedium;
 pub use medium::Medium;
 pub use note::Note;
-pub use scribe::{Mark, Noted, Scribe};
+pub use scribe::{Mark, Noted, Scribe, covers};
 pub use sectors::{Fault, SectorMedium};
 pub use table::Line;

@@ -62,11 +62,15 @@ impl Noted {
     /// Whether it says that all of this is in the file: the positions that were written at some moment, and
     /// all versions that had been drawn by then.
     pub fn covers(&self, written: &[u64], csn: Csn) -> bool {
-        let floors = self.note.floors.iter().copied().chain(std::iter::repeat(0));
-        let covers =
-            self.note.stable >= csn && written.iter().zip(floors).all(|(&written, floor)| written <= floor);
+        let covers = self.note.stable >= csn && covers(&self.note.floors, written);
         covers || Mutant::ReuseEarly.is_on()
     }
+}
+
+/// Whether these floors cover all positions below those that were written, by stream.
+pub fn covers(floors: &[u64], written: &[u64]) -> bool {
+    let floors = floors.iter().copied().chain(std::iter::repeat(0));
+    written.iter().zip(floors).all(|(&written, floor)| written <= floor)
 }
 
 /// The writer of a file, in one term.
@@ -220,7 +224,7 @@ impl<M: Medium> Scribe<M> {
     /// All that was named is in the file.
     fn cover(&mut self) {
         self.floors.clone_from(&self.named);
-        while self.marks.front().is_some_and(|mark| is_covered(mark, &self.floors)) {
+        while self.marks.front().is_some_and(|mark| covers(&self.floors, &mark.written)) {
             self.covered = self.marks.pop_front();
         }
         self.due = self.note(false).is_some_and(|note| note != self.noted.note);
@@ -251,10 +255,6 @@ impl<M: Medium> Scribe<M> {
         let mixed = false;
         Some(Note { number, term, stable, ceiling, ended, sync, mixed, unix, items, reclaimed, floors })
     }
-}
-
-fn is_covered(mark: &Mark, floors: &[u64]) -> bool {
-    mark.written.iter().zip(floors).all(|(written, floor)| written <= floor)
 }
 
 /// Bytes of the arena that were named, from `start` up to `end`.

@@ -1,10 +1,11 @@
-//! What a leader knows of the disk of a follower: which of the term's entries are in its file, and which segments
-//! it is to free there before they are used again.
+//! What a leader knows of the disk of a follower: which of the term's entries are in its file, and which
+//! segments it is to free there before they are used again.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use longarm_base::{Csn, Mutant};
+use longarm_disk::covers;
 use longarm_host::Mutex;
 
 /// Segments that a follower let go of in its memory, for its disk to let go of.
@@ -56,8 +57,10 @@ impl FollowerDisk {
 
     /// All positions below these are in its file.
     pub fn keep(&self, floors: &[u64]) {
-        // Release: they are on disk; pairs with `counted`.
-        self.floors.iter().zip(floors).for_each(|(cell, floor)| _ = cell.fetch_max(*floor, Ordering::Release));
+        for (cell, floor) in self.floors.iter().zip(floors) {
+            // Release: they are on disk; pairs with `counted`.
+            cell.fetch_max(*floor, Ordering::Release);
+        }
     }
 
     /// A note covers all that was written, and all versions that were drawn, by some moment.
@@ -77,13 +80,11 @@ impl FollowerDisk {
         self.state.lock().failed
     }
 
-    /// Whether it may let go of a segment that was asked for when the streams had written so much, and versions
-    /// up to `csn` were drawn (D5).
+    /// Whether it may let go of a segment that was asked for when the streams had written so much, and
+    /// versions up to `csn` were drawn (D5).
     pub fn may_let_go(&self, written: &[u64], csn: Csn) -> bool {
         let state = self.state.lock();
-        let covers = |(floors, stable): &(Vec<u64>, Csn)| {
-            *stable >= csn && written.iter().zip(floors).all(|(written, floor)| written <= floor)
-        };
+        let covers = |(floors, stable): &(Vec<u64>, Csn)| *stable >= csn && covers(floors, written);
         state.failed || state.noted.as_ref().is_some_and(covers) || Mutant::FreeUncovered.is_on()
     }
 

@@ -8,14 +8,13 @@ use longarm_base::{Csn, Mutant, Nanos, Term};
 use longarm_fabric::QueuePair;
 use longarm_index::tree::{EntryKind, Standing, TreeFull};
 use longarm_memory::Mapped;
-use longarm_store::progress::StreamMarks;
 use longarm_store::progress::layout::line_at;
+use longarm_store::progress::{Feed, Gap, LANDING_TIME, StreamMarks};
 use longarm_store::{Settled, survey};
 
 use crate::arena::{EntryName, OwnArena, Seen};
 use crate::build::{Build, Tree, Uses, Writing};
 use crate::conflicts::Conflicts;
-use crate::feed::{Feed, Gap};
 use crate::leader::{Connector, Gone, LANDING, Leader};
 use crate::rank::{Ranked, in_order, rank};
 use crate::snapshot::Snapshots;
@@ -290,7 +289,8 @@ impl<Q: QueuePair> Following<Q> {
     /// READs where the entries are that were committed by the last sample.
     fn learn(&mut self, arena: &OwnArena) -> Result<(), Trouble> {
         loop {
-            let forgotten = match self.feed.wants(&self.sample, u64::from(LANDING) / 8) {
+            let committed = self.sample.iter().map(|marks| marks.committed);
+            let forgotten = match self.feed.wants(committed, u64::from(LANDING) / 8) {
                 Ok(None) => return Ok(()),
                 Ok(Some(range)) => {
                     let leader = self.leader.as_mut().ok_or(Trouble::Away)?;
@@ -455,7 +455,7 @@ impl<Q: QueuePair> Following<Q> {
         let since = covered.or(covers.then_some(now));
         let landed = match self.source {
             Source::Own(_) => true,
-            Source::Page(_) => since.is_some_and(|since| now.since(since) >= crate::feed::LANDING_TIME),
+            Source::Page(_) => since.is_some_and(|since| now.since(since) >= LANDING_TIME),
         };
         if covers && landed {
             return Stage::Building(build);

@@ -19,7 +19,6 @@ mod arena;
 mod build;
 mod conflicts;
 mod door;
-mod feed;
 mod following;
 mod leader;
 mod order;

@@ -1,11 +1,11 @@
 //! The scribe of a follower: the thread that keeps the follower's disk behind its memory, in the term of one
 //! leader.
 //!
-//! (1) The leader tells it in marks how far the streams are, and which segments it is to free. It READs from the
-//!     leader's words where the entries are, and writes what has landed here; nothing that has not.
-//! (2) First it gives the file the start set of the term (`settle.rs`). The note of the term follows the first
-//!     mark that the file covers. In `sync` mode the replica says that it is in sync only then: from that
-//!     moment the leader counts what the disk has.
+//! (1) The leader tells it in marks how far the streams are, and which segments it is to free. It READs from
+//!     the leader's words where the entries are, and writes what has landed here; nothing that has not.
+//! (2) First it gives the file the start set of the term (`settle.rs`). The note of the term follows the
+//!     first mark that the file covers. In `sync` mode the replica says that it is in sync only then: from
+//!     that moment the leader counts what the disk has.
 //! (3) It replies which mark is in the file, and which mark a note covers: the first lets writes be
 //!     acknowledged, the second lets segments be used again (D5).
 //! (4) When the replica promises another term, or is made ready for a leader, it stops. What it has copied by
@@ -18,14 +18,13 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::Duration;
 
 use longarm_base::{EntryRef, Mutant, Nanos, Term};
-use longarm_disk::{DiskError, Mark, Medium, Scribe};
+use longarm_disk::{DiskError, Mark, Medium, Scribe, covers};
 use longarm_fabric::{Channel, QueuePair, SetupError};
 use longarm_host::{Thread, now, sleep};
 use longarm_memory::{Mapped, Words};
 use longarm_replica::page;
 use longarm_store::SegmentUse;
-use longarm_store::progress::DirectoryRange;
-use longarm_store::progress::layout::DIRECTORY;
+use longarm_store::progress::{Feed, Gap, Next};
 use longarm_store::segment::layout::segment_of;
 use longarm_store::segment::{ArenaGeometry, replica_line};
 use longarm_wire::{DiskMark, DiskReply};
@@ -85,8 +84,10 @@ impl FollowHandle {
         Ok(FollowHandle { stop, channel, thread })
     }
 
-    /// Has it end: from now on nothing that it copies from the memory is written. It gives the file back soon.
+    /// Has it end: from now on nothing that it copies from the memory is written. It gives the file back
+    /// soon.
     pub fn stop(&self) {
+        // Relaxed: ordered by the fence.
         self.stop.store(true, Ordering::Relaxed);
         // SeqCst: what it copied before it saw this was not yet changed; pairs with `is_stopped`.
         fence(Ordering::SeqCst);
@@ -115,6 +116,12 @@ enum Trouble {
 
 impl From<PeerError> for Trouble {
     fn from(_: PeerError) -> Trouble {
+        Trouble::Away
+    }
+}
+
+impl From<Gap> for Trouble {
+    fn from(_: Gap) -> Trouble {
         Trouble::Away
     }
 }
@@ -164,6 +171,7 @@ impl<Q: QueuePair> FollowScribe<Q> {
     fn is_stopped(&self) -> bool {
         // SeqCst: pairs with `FollowHandle::stop`.
         fence(Ordering::SeqCst);
+        // Relaxed: ordered by the fence.
         self.stop.load(Ordering::Relaxed) && !Mutant::DrainAfterReady.is_on()
     }
 
@@ -203,7 +211,7 @@ impl<Q: QueuePair> FollowScribe<Q> {
             desk,
             scribe,
             uses: vec![None; segments],
-            known: floors.into_iter().map(Known::from).collect(),
+            feed: Feed::new(&floors),
             mark: DiskMark { told, ..DiskMark::default() },
             marks: VecDeque::new(),
             said: DiskReply::default(),
@@ -264,20 +272,6 @@ impl<Q: QueuePair> FollowScribe<Q> {
     }
 }
 
-/// What is known of one of the leader's streams.
-struct Known {
-    /// All positions below are named to the scribe.
-    taken: u64,
-    /// Offsets of the positions from there on.
-    offsets: VecDeque<u64>,
-}
-
-impl From<u64> for Known {
-    fn from(taken: u64) -> Known {
-        Known { taken, offsets: VecDeque::new() }
-    }
-}
-
 /// The file while it is written.
 struct Writing<'a, Q> {
     term: Term,
@@ -287,7 +281,7 @@ struct Writing<'a, Q> {
     scribe: Scribe<Box<dyn Medium>>,
     /// By segment: the use whose line was named.
     uses: Vec<Option<SegmentUse>>,
-    known: Vec<Known>,
+    feed: Feed,
     /// The last mark.
     mark: DiskMark,
     /// Marks that no note covers yet.
@@ -347,44 +341,25 @@ impl<Q: QueuePair> Writing<'_, Q> {
 
     /// Names the entries that came since, as far as they are here.
     fn take(&mut self) -> Result<(), Trouble> {
+        let written = || self.mark.written.iter().copied();
+        while let Some(range) = self.feed.wants(written(), u64::from(LANDING) / 8)? {
+            let bytes = self.desk.read(range.place(), now() + PATIENCE)?;
+            self.feed.learn(range, bytes)?;
+        }
         let mut missing = false;
-        for stream in 0..self.known.len() {
-            let until = self.mark.written.get(stream).copied().unwrap_or(0);
-            self.learn(stream, until)?;
-            while let Some(&offset) = self.known[stream].offsets.front() {
-                let position = self.known[stream].taken;
+        for stream in 0..self.feed.streams() {
+            while let Some(Next { position, offset }) = self.feed.ahead(stream, 0) {
                 let Some(place) = self.landed(stream, position, offset) else {
                     missing = true;
                     break;
                 };
                 self.scribe.name_entry(stream, place.offset, u64::from(place.len).next_multiple_of(8));
-                self.known[stream].offsets.pop_front();
-                self.known[stream].taken += 1;
+                self.feed.take(stream);
             }
         }
         let since = self.missing.take().filter(|_| missing).unwrap_or_else(now);
         self.missing = missing.then_some(since);
         if missing && now().since(since) >= PATIENCE { Err(Trouble::Away) } else { Ok(()) }
-    }
-
-    /// READs where the positions of a stream are, up to one that is written.
-    fn learn(&mut self, stream: usize, until: u64) -> Result<(), Trouble> {
-        loop {
-            let it = &self.known[stream];
-            let known = it.taken + it.offsets.len() as u64;
-            if known >= until {
-                return Ok(());
-            }
-            // The words of what is further behind are written over.
-            if until - known > DIRECTORY {
-                return Err(Trouble::Away);
-            }
-            let range = DirectoryRange::of(stream, known, until, u64::from(LANDING) / 8);
-            let bytes = self.desk.read(range.place(), now() + PATIENCE)?.to_vec();
-            for offset in range.offsets(&bytes) {
-                self.known[stream].offsets.push_back(offset.ok_or(Trouble::Away)?);
-            }
-        }
     }
 
     /// The entry at a position of a stream, if it is here; the line of its segment is named before it.
@@ -416,7 +391,7 @@ impl<Q: QueuePair> Writing<'_, Q> {
     /// Says what is kept, if that is more than was said.
     fn reply(&mut self) -> Result<(), Trouble> {
         let (floors, noted) = (self.scribe.floors(), self.scribe.noted());
-        let in_file = |mark: &&DiskMark| mark.written.iter().zip(floors).all(|(written, floor)| written <= floor);
+        let in_file = |mark: &&DiskMark| covers(floors, &mark.written);
         let is_noted = |mark: &&DiskMark| {
             noted.covers(&mark.written, mark.stable) && noted.note.reclaimed >= mark.told && self.is_noted()
         };

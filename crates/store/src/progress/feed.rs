@@ -2,31 +2,35 @@
 //!
 //! (1) Entries of a stream are taken in the order of their positions, and none is passed over: what cannot be
 //!     found any more is a [`Gap`], and the tree is built anew.
-//! (2) No entry is taken before the leader has applied it: the caller takes up to the applied positions of a
-//!     sample.
+//! (2) The caller says how far it takes: an ordered index no entry before the leader has applied it, the disk
+//!     of a follower whatever is written.
 //! (3) An entry that is not here yet is waited for. Once this replica surely has it, as its floor says, and
 //!     [`LANDING_TIME`] went by since, it was reclaimed before it was taken.
 
 use std::collections::VecDeque;
 
+use super::DirectoryRange;
+use super::layout::DIRECTORY;
 use longarm_base::{EntryRef, Nanos};
-use longarm_store::progress::layout::DIRECTORY;
-use longarm_store::progress::{DirectoryRange, StreamMarks};
 
 /// How long a WRITE may take to land after it has completed.
-pub(crate) const LANDING_TIME: Nanos = Nanos::from_millis(20);
+pub const LANDING_TIME: Nanos = Nanos::from_millis(20);
 
 /// An entry that the leader applied was reclaimed before it was taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Gap {
+pub struct Gap {
+    /// The stream.
     pub stream: usize,
+    /// The position of the entry.
     pub position: u64,
 }
 
 /// An entry that comes next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Next {
+pub struct Next {
+    /// Its position.
     pub position: u64,
+    /// Where it is in the arena.
     pub offset: u64,
 }
 
@@ -49,7 +53,7 @@ impl StreamFeed {
 
 /// How much is taken of each stream of a term.
 #[derive(Debug)]
-pub(crate) struct Feed {
+pub struct Feed {
     streams: Vec<StreamFeed>,
 }
 
@@ -70,19 +74,23 @@ impl Feed {
         self.streams.iter().map(|stream| stream.taken).collect()
     }
 
-    /// Words of a directory that are to be READ so that the places of all committed positions of the sample
+    /// Words of a directory that are to be READ so that the places of all positions below these, by stream,
     /// are known, at most `most` of them; `None` if they are known. An error names a position whose word is
     /// overwritten.
-    pub fn wants(&self, sample: &[StreamMarks], most: u64) -> Result<Option<DirectoryRange>, Gap> {
-        for (number, (stream, marks)) in self.streams.iter().zip(sample).enumerate() {
+    pub fn wants(
+        &self,
+        below: impl IntoIterator<Item = u64>,
+        most: u64,
+    ) -> Result<Option<DirectoryRange>, Gap> {
+        for (number, (stream, below)) in self.streams.iter().zip(below).enumerate() {
             let known = stream.known_to();
-            if marks.committed <= known {
+            if below <= known {
                 continue;
             }
-            if marks.committed - known > DIRECTORY {
+            if below - known > DIRECTORY {
                 return Err(Gap { stream: number, position: known });
             }
-            return Ok(Some(DirectoryRange::of(number, known, marks.committed, most)));
+            return Ok(Some(DirectoryRange::of(number, known, below, most)));
         }
         Ok(None)
     }
@@ -145,13 +153,8 @@ impl Feed {
 
 #[cfg(test)]
 mod tests {
-    use longarm_store::progress::layout::directory_word;
-
+    use super::super::layout::directory_word;
     use super::*;
-
-    fn committed(positions: u64) -> StreamMarks {
-        StreamMarks { written: positions, committed: positions, applied: 0 }
-    }
 
     fn words(range: &DirectoryRange) -> Vec<u8> {
         let word = |position: u64| directory_word(position, 64 * (position + 1));
@@ -161,9 +164,9 @@ mod tests {
     #[test]
     fn entries_come_in_the_order_of_their_positions_in_pieces_of_the_directory() {
         let mut feed = Feed::new(&[0, DIRECTORY - 2]);
-        let sample = [committed(3), committed(DIRECTORY + 3)];
+        let below = [3, DIRECTORY + 3];
         let mut reads = Vec::new();
-        while let Some(range) = feed.wants(&sample, 2).expect("no gap") {
+        while let Some(range) = feed.wants(below, 2).expect("no gap") {
             reads.push((range.stream, range.from, range.count));
             feed.learn(range, &words(&range)).expect("no gap");
         }
@@ -182,8 +185,8 @@ mod tests {
     fn what_the_directory_has_forgotten_is_a_gap() {
         let mut feed = Feed::new(&[5]);
         let gap = Gap { stream: 0, position: 5 };
-        assert_eq!(feed.wants(&[committed(5 + DIRECTORY + 1)], 8), Err(gap));
-        let range = feed.wants(&[committed(7)], 8).expect("near enough").expect("two positions");
+        assert_eq!(feed.wants([5 + DIRECTORY + 1], 8), Err(gap));
+        let range = feed.wants([7], 8).expect("near enough").expect("two positions");
         let later = DirectoryRange { from: range.from + DIRECTORY, ..range };
         assert_eq!(feed.learn(range, &words(&later)), Err(gap), "the words are of another round");
     }
