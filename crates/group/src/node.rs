@@ -6,6 +6,7 @@
 //! catching up, heartbeats.
 
 mod disk;
+mod disk_handle;
 mod hand_over;
 mod lead;
 mod leader_handle;
@@ -16,6 +17,7 @@ mod nap;
 mod order;
 mod pace;
 mod peer_handle;
+mod prepare;
 mod standby;
 mod standby_index;
 mod transfer;
@@ -25,15 +27,15 @@ use std::sync::Arc;
 
 use longarm_base::{Csn, Mutant, ReplicaId, Term};
 use longarm_fabric::{Broken, Channel, Completions, Login, QueuePair, Transport};
-use longarm_host::observe::{Observation as Seen, ReplicaStep as Now, WATCHED, observe, reach};
+use longarm_host::observe::{Observation as Seen, WATCHED, observe};
 use longarm_host::{Mutex, Pause, Thread, now};
 use longarm_memory::{Mapped, OwnedWords, Region, Words};
 use longarm_ordered::Orders;
 use longarm_replica::page::{self, Beat};
-use longarm_replica::{Action, Event, Group, KeptMemory, Machine, PersistentState, Prepare, Role, RoleKind};
-use longarm_wire::{Answer, Ask, PLACES_MAX, ReplicaReport, STREAMS_MAX, SyncState};
+use longarm_replica::{Action, Event, Group, Machine, PersistentState, Role, RoleKind};
+use longarm_wire::{Answer, Ask, PLACES_MAX, ReplicaReport, STREAMS_MAX};
 
-use self::disk::NodeDisk;
+use self::disk_handle::DiskHandle;
 use self::leader_handle::LeaderHandle;
 use self::peer_handle::{PeerHandle, founders};
 use self::standby_index::StandbyIndex;
@@ -42,7 +44,6 @@ use super::install;
 use crate::checked_arena::CheckedArena;
 use crate::common::{CoreOptions, Lent};
 use crate::durable::kept;
-use crate::durable::slot::DiskSlot;
 use crate::events::Events;
 use crate::held::Contents;
 use crate::inbound::{Inbound, PeerRequests, twins};
@@ -51,7 +52,7 @@ use crate::log::Notice;
 use crate::options::GroupOptions;
 use crate::options::StartError;
 use crate::order_book::OrderBook;
-use crate::scan::{ArenaScan, least};
+use crate::scan::ArenaScan;
 use crate::seed::Seed;
 use crate::seldom::Seldom;
 use crate::service::Service;
@@ -94,7 +95,7 @@ pub(crate) struct Node<T: Transport> {
     scan: Option<ArenaScan>,
     standby: StandbyIndex,
     /// The disk of the arena, if it has one.
-    disk: Option<NodeDisk>,
+    disk: Option<DiskHandle>,
     /// No version up to this one is drawn again.
     ceiling: Csn,
     /// The steps of the attempt to lead that is under way.
@@ -122,8 +123,8 @@ impl<T: Transport> Node<T> {
     ) -> Result<Node<T>, StartError> {
         let Seed { options, group: group_options, lent, page, login, .. } = seed;
         let me = group_options.check()?;
-        let vote_store = |error| StartError::Os("read what this replica promised", error);
-        let promise = group_options.vote_store.load().map_err(vote_store)?;
+        let failed = |step: &'static str| move |error| StartError::Os(step, error);
+        let promise = group_options.vote_store.load().map_err(failed("read what this replica promised"))?;
         let forgot = promise.is_none();
         let Promise { term, boot, members: known } = promise.unwrap_or_default();
         let (arena, kept) = kept::arena(lent.arena.memory(), page.memory(), &group_options, &options.log)?;
@@ -131,26 +132,23 @@ impl<T: Transport> Node<T> {
         let (term, boot) = (term.max(kept.sync.unwrap_or_default()), boot + 1);
         // Members that the replica was told later go over those that the group began with.
         let members = if known.list.is_empty() { founders(&group_options) } else { known };
-        let vote_store = |error| StartError::Os("keep what this replica promised", error);
         let promise = Promise { term, boot, members: members.clone() };
-        group_options.vote_store.store(&promise).map_err(vote_store)?;
+        group_options.vote_store.store(&promise).map_err(failed("keep what this replica promised"))?;
         observe(|| Seen::Started { term });
         // The term that the replica promised before it was started again is open: its leader may sync it.
         let opened = inbound.fence(term);
         assert!(opened.is_ok(), "a door that nobody came through cannot be fenced: {opened:?}");
         let life = chance.max(1);
         let state = PersistentState { members, promised: term, sync: kept.sync };
-        let machine = Machine::new(me, state, group_options.timing, chance, now());
-        let mut machine = machine.with_mixture(kept.mixed);
+        let mut machine =
+            Machine::new(me, state, group_options.timing, chance, now()).with_mixture(kept.mixed);
         // The replica promised nothing, or what it promised is lost. Nobody else knows it of a replica alone.
         if term == Term::ZERO || (forgot && !group_options.is_alone()) {
             machine = machine.blank(life, group_options.first_rest());
         }
-        let told = Arc::new(Mutex::new(Standing::of(group_options.id, &machine)));
-        let disk = group_options.durable.as_ref().map(|durable| {
-            NodeDisk::new(DiskSlot::new(kept.disk), durable.durability, machine.sync())
-        });
         Ok(Node {
+            told: Arc::new(Mutex::new(Standing::of(group_options.id, &machine))),
+            disk: DiskHandle::of(&group_options, kept.disk, machine.sync()),
             events: Arc::new(Events::new(channel.clone())),
             peers: BTreeMap::new(),
             retired_peers: Vec::new(),
@@ -177,10 +175,8 @@ impl<T: Transport> Node<T> {
             transferee: None,
             leading: None,
             scan: None,
-            disk,
             ceiling: kept.ceiling,
             takeover: Takeover::default(),
-            told,
             said_lost: false,
             leave: Arc::default(),
             stop: Arc::default(),
@@ -528,13 +524,6 @@ impl<T: Transport> Node<T> {
         scan.filter(|scan| scan.is_of(sync)).unwrap_or_else(|| self.scan(sync))
     }
 
-    /// Notes in the page what a scan found here, before a leader overwrites it: see [`ArenaScan::floors`].
-    fn hold(&self, scan: &ArenaScan, cuts: &[u64]) {
-        if !Mutant::KeepFloors.is_on() {
-            self.set_floors(&scan.floors(cuts));
-        }
-    }
-
     /// Scans the memory while the replica waits for its older promise to run out. After the fence nothing in
     /// the memory changes, so the replica will report what it finds now.
     fn scan_before_it_reports(&mut self) {
@@ -561,47 +550,5 @@ impl<T: Transport> Node<T> {
         });
         self.scan = Some(scan);
         report
-    }
-
-    /// Makes the memory ready to be written by the leader, and answers which part of the leader's start set
-    /// is here.
-    fn prepare(&mut self, prepare: &Prepare) {
-        // Soon the leader writes to the memory, and the scan is out of date.
-        let scan = self.scan.take();
-        // The term is open, unless this replica wanted to stand for another and could not fence its leader.
-        if let Err(error) = self.inbound.fence(prepare.term).and_then(|()| self.inbound.clear()) {
-            return self.log(&format!("not ready to be synced: {error}"));
-        }
-        self.standby.keep(prepare, &self.arena.sums);
-        self.order.prepare(prepare);
-        self.prepare_disk(prepare.kept);
-        let held = match prepare.kept {
-            // Of what it had acknowledged from memory, this replica has what its disk had.
-            KeptMemory::Term if self.began_from_disk(prepare.term) => {
-                let scan = self.scan_unless(scan, prepare.term);
-                SyncState::Disk(scan.lens(&vec![u64::MAX; usize::from(prepare.streams)]))
-            }
-            KeptMemory::Term => SyncState::Term,
-            KeptMemory::Base => {
-                let known = least(&self.floors(), &prepare.cuts);
-                let scan = ArenaScan::down_to(scan, &self.arena, prepare.base, known);
-                self.hold(&scan, &prepare.cuts);
-                scan.cut(&self.arena.memory, &prepare.cuts);
-                observe(|| Seen::CutOff { sync: prepare.base, cuts: prepare.cuts.clone() });
-                SyncState::Base(scan.lens(&prepare.cuts))
-            }
-            // Its content may still be needed: lines and entries stay until the leader overwrites them.
-            KeptMemory::Other => {
-                let sync = self.machine.sync().expect("a replica that lost its memory keeps nothing");
-                self.hold(&self.scan_unless(scan, sync), &[u64::MAX; STREAMS_MAX]);
-                SyncState::Nothing
-            }
-            KeptMemory::Nothing => {
-                self.clear_floors();
-                SyncState::Nothing
-            }
-        };
-        reach(Now::Prepared);
-        self.answer(prepare.leader, &Answer::Ready { term: prepare.term, held });
     }
 }

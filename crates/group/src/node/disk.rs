@@ -1,7 +1,5 @@
 //! The disk of a replica, in the terms that it leads and in those that it follows.
 
-use std::sync::Arc;
-
 use longarm_base::{Mutant, ReplicaId, Term};
 use longarm_fabric::{Channel, Transport};
 use longarm_host::now;
@@ -12,30 +10,8 @@ use longarm_wire::Answer;
 use super::Node;
 use crate::common::Core;
 use crate::durable::follow::{FollowHandle, FollowSeed};
-use crate::durable::options::Durability;
 use crate::durable::scribe::{self, Begun};
-use crate::durable::slot::DiskSlot;
 use crate::peer::PATIENCE;
-
-/// The disk of a replica, as the replica's own thread has it.
-pub(super) struct NodeDisk {
-    pub slot: Arc<DiskSlot>,
-    /// Nothing counts before it is in the file.
-    sync: bool,
-    /// The scribe of the term that is followed, or was.
-    follows: Option<FollowHandle>,
-    /// Who is to hear that this replica is in sync, once its disk is.
-    waits: Option<(ReplicaId, Term)>,
-    /// The term that the replica began with from its disk, and whose leader knows of more.
-    pub began: Option<Term>,
-}
-
-impl NodeDisk {
-    pub fn new(slot: DiskSlot, durability: Durability, began: Option<Term>) -> NodeDisk {
-        let sync = durability == Durability::Sync;
-        NodeDisk { slot: Arc::new(slot), sync, follows: None, waits: None, began }
-    }
-}
 
 impl<T: Transport> Node<T> {
     /// Has the disk ready for a term that this replica leads, if the replica has one.
@@ -131,7 +107,9 @@ impl<T: Transport> Node<T> {
     pub(super) fn leave_a_failed_disk(&mut self) {
         let failed = |core: &Core| core.disk.as_ref().is_some_and(|disk| disk.has_failed());
         let has = self.leading.as_ref().is_some_and(|leader| failed(&leader.term.core));
-        if has && self.transfer.is_none() && self.machine.kind() == RoleKind::Leader
+        if has
+            && self.transfer.is_none()
+            && self.machine.kind() == RoleKind::Leader
             && let Some(to) = self.nearest()
         {
             self.begin(None, Event::HandOver(to));

@@ -1,0 +1,33 @@
+//! The disk of a replica, as the replica's own thread has it.
+
+use std::sync::Arc;
+
+use longarm_base::{ReplicaId, Term};
+
+use crate::durable::follow::FollowHandle;
+use crate::durable::options::Durability;
+use crate::durable::settle::KeptDisk;
+use crate::durable::slot::DiskSlot;
+use crate::options::GroupOptions;
+
+/// The disk of a replica.
+pub(super) struct DiskHandle {
+    pub slot: Arc<DiskSlot>,
+    /// Nothing counts before it is in the file.
+    pub sync: bool,
+    /// The scribe of the term that is followed, or was.
+    pub follows: Option<FollowHandle>,
+    /// Who is to hear that this replica is in sync, once its disk is.
+    pub waits: Option<(ReplicaId, Term)>,
+    /// The term that the replica began with from its disk, and whose leader knows of more.
+    pub began: Option<Term>,
+}
+
+impl DiskHandle {
+    /// The disk of a replica that starts with this file, if it has one; `began` is the term that it read.
+    pub fn of(options: &GroupOptions, kept: Option<KeptDisk>, began: Option<Term>) -> Option<DiskHandle> {
+        let sync = options.durable.as_ref()?.durability == Durability::Sync;
+        let slot = Arc::new(DiskSlot::new(kept));
+        Some(DiskHandle { slot, sync, follows: None, waits: None, began })
+    }
+}
