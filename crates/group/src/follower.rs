@@ -239,8 +239,8 @@ impl Attachment {
         self.follower.acked(self.stream)
     }
 
-    /// The position below which the follower's entries count: in its memory, or on its disk where that is what
-    /// counts.
+    /// The position below which the follower's entries count: in its memory, or on its disk where that is
+    /// what counts.
     pub(crate) fn counted(&self) -> u64 {
         let acked = self.acked();
         self.follower.disk.as_ref().map_or(acked, |disk| acked.min(disk.counted(self.stream)))

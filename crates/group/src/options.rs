@@ -37,8 +37,8 @@ pub struct GroupOptions {
     pub hash_key: u64,
     /// Keeps what this replica promised.
     pub vote_store: Arc<dyn VoteStore>,
-    /// The disk of its arena, if it has one. All replicas of a group have one, with the same durability, or none
-    /// has.
+    /// The disk of its arena, if it has one. All replicas of a group have one, with the same durability, or
+    /// none has.
     pub durable: Option<Durable>,
 }
 

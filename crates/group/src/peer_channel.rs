@@ -8,8 +8,8 @@ use longarm_base::limits::READ_MAX;
 use longarm_base::{Mutant, Nanos, Place, ReplicaId, Term};
 use longarm_fabric::ring::Mailbox;
 use longarm_fabric::{
-    Address, Channel, Completion, Completions, ConnectRequest, Grant, Granted, Login, Op, PostError, QueuePair,
-    Rights, SetupError, Ticket, Transport, WRITE_MAX,
+    Address, Channel, Completion, Completions, ConnectRequest, Grant, Granted, Login, Op, PostError,
+    QueuePair, Rights, SetupError, Ticket, Transport, WRITE_MAX,
 };
 use longarm_host::{Mutex, at_once, now};
 use longarm_memory::{Backing, Region, RegionOptions};
@@ -234,7 +234,8 @@ impl<Q: QueuePair> PeerChannel<Q> {
                 Completion::Done(_, Ok(_)) => read = true,
                 Completion::Done(_, Err(error)) => return Err(PeerError::Broken(error.to_string())),
                 Completion::Arrived { imm, len } => {
-                    let came = self.mailbox.receive(imm, len).map_err(|e| PeerError::Broken(e.to_string()))?;
+                    let came =
+                        self.mailbox.receive(imm, len).map_err(|e| PeerError::Broken(e.to_string()))?;
                     self.arrived.extend(came.then(|| self.mailbox.message().to_vec()));
                 }
                 Completion::Message { .. } => return Err(PeerError::Confused),

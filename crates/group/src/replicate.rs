@@ -360,8 +360,8 @@ impl<Q: QueuePair> Outgoing<Q> {
         self.qp.state().is_ok()
     }
 
-    /// Tells the gate how much of the stream the follower counts for, and whether it counts. Returns `false` if the
-    /// follower was let go: it may have left with less than it has acknowledged since.
+    /// Tells the gate how much of the stream the follower counts for, and whether it counts. Returns `false`
+    /// if the follower was let go: it may have left with less than it has acknowledged since.
     fn tell(&mut self, gate: &mut Gate) -> bool {
         let acked = self.attachment.counted();
         let begins = !self.synced && self.attachment.is_synced();

@@ -130,7 +130,8 @@ pub struct CatchUp {
 
 impl CatchUp {
     /// A follower that holds this. `left` are the floors that it left with, or was last asked to adopt the
-    /// term with; who began anew with what its disk has says itself what that is. `None` if that cannot be: only who was asked to adopt the term holds its start set.
+    /// term with; who began anew with what its disk has says itself what that is. `None` if that cannot be:
+    /// only who was asked to adopt the term holds its start set.
     pub fn new(held: SyncState, left: Option<Vec<u64>>) -> Option<CatchUp> {
         let left = match &held {
             SyncState::Term => left?,

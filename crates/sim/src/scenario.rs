@@ -51,8 +51,8 @@ pub struct Scenario {
     pub narrow: bool,
     /// With scans: a single replica keeps an ordered index, also while it leads.
     pub lone: bool,
-    /// Servers keep their data on disks whose syncs take their time. They lose their power where replicas crash,
-    /// a group also all at once, and come back with what their disks have.
+    /// Servers keep their data on disks whose syncs take their time. They lose their power where replicas
+    /// crash, a group also all at once, and come back with what their disks have.
     pub durable: bool,
     /// A server alone acknowledges from memory, and may lose the last writes.
     pub loses: bool,
@@ -356,7 +356,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "durable-group",
-        about: "replicas that keep their data acknowledge from disks, and lose power, one by one or all at once",
+        about: "replicas that keep their data acknowledge from disks, and lose power, alone or all at once",
         group: true,
         crashes: true,
         durable: true,

@@ -1,8 +1,9 @@
-//! The talk of a leader with the disk of a follower: how far the leader's streams are, and how much of that is
-//! in the follower's file.
+//! The talk of a leader with the disk of a follower: how far the leader's streams are, and how much of that
+//! is in the follower's file.
 //!
-//! A message is `kind u32 | 0 u32`, then words; lists begin with their length. The leader numbers its marks from
-//! one on over each connection. Marks come in order, and a follower may take several of them for the last.
+//! A message is `kind u32 | 0 u32`, then words; lists begin with their length. The leader numbers its marks
+//! from one on over each connection. Marks come in order, and a follower may take several of them for the
+//! last.
 
 use longarm_base::Csn;
 

@@ -274,6 +274,29 @@ pub enum SyncState {
     Disk(Vec<u64>),
 }
 
+impl SyncState {
+    fn put(&self, out: &mut Out) {
+        let (kind, lens) = match self {
+            SyncState::Nothing => (0, None),
+            SyncState::Base(lens) => (1, Some(lens)),
+            SyncState::Term => (2, None),
+            SyncState::Disk(lens) => (3, Some(lens)),
+        };
+        out.u64(kind);
+        lens.into_iter().for_each(|lens| out.list(lens));
+    }
+
+    fn take(fields: &mut Fields<'_>) -> Result<SyncState, Bad> {
+        match fields.u64()? {
+            0 => Ok(SyncState::Nothing),
+            1 => Ok(SyncState::Base(list(fields)?)),
+            2 => Ok(SyncState::Term),
+            3 => Ok(SyncState::Disk(list(fields)?)),
+            _ => Err(Bad("unknown state of a follower's memory")),
+        }
+    }
+}
+
 impl PeerHello {
     /// Whether these bytes are a peer's hello, and not a client's.
     pub fn is(bytes: &[u8]) -> bool {
@@ -477,18 +500,7 @@ impl Answer {
             Answer::Ready { term, held } => {
                 out.kind(4);
                 out.u64(term.bits());
-                match held {
-                    SyncState::Nothing => out.u64(0),
-                    SyncState::Base(lens) => {
-                        out.u64(1);
-                        out.list(lens);
-                    }
-                    SyncState::Term => out.u64(2),
-                    SyncState::Disk(lens) => {
-                        out.u64(3);
-                        out.list(lens);
-                    }
-                }
+                held.put(&mut out);
             }
             Answer::Synced { term } => {
                 out.kind(5);
@@ -551,14 +563,7 @@ impl Answer {
             }
             4 => {
                 let term = take_term(&mut fields)?;
-                let held = match fields.u64()? {
-                    0 => SyncState::Nothing,
-                    1 => SyncState::Base(list(&mut fields)?),
-                    2 => SyncState::Term,
-                    3 => SyncState::Disk(list(&mut fields)?),
-                    _ => return Err(Bad("unknown state of a follower's memory")),
-                };
-                Answer::Ready { term, held }
+                Answer::Ready { term, held: SyncState::take(&mut fields)? }
             }
             5 => Answer::Synced { term: take_term(&mut fields)? },
             6 => Answer::Refused { term: take_term(&mut fields)?, promised: take_term(&mut fields)? },

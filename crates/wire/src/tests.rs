@@ -24,9 +24,13 @@ fn members() -> impl Strategy<Value = Members> {
 }
 
 fn hellos() -> impl Strategy<Value = PeerHello> {
-    let purposes =
-        prop_oneof![Just(Purpose::Talk), Just(Purpose::Memory), Just(Purpose::Operate), Just(Purpose::Order),
-            Just(Purpose::Disk)];
+    let purposes = prop_oneof![
+        Just(Purpose::Talk),
+        Just(Purpose::Memory),
+        Just(Purpose::Operate),
+        Just(Purpose::Order),
+        Just(Purpose::Disk)
+    ];
     (any::<[u64; 5]>(), 0..=ReplicaId::MAX.0, terms(), purposes).prop_map(
         |([group, ring_bytes, promise, keep, life], replica, term, purpose)| PeerHello {
             group,
@@ -68,9 +72,12 @@ fn answers() -> impl Strategy<Value = Answer> {
     let extents = proptest::collection::vec(any::<(u64, u64)>().prop_map(extent), 0..20);
     let entry = |(position, offset, len): (u64, u64, u32)| EntryAt { position, offset, len };
     let entries = proptest::collection::vec(any::<(u64, u64, u32)>().prop_map(entry), 0..20);
-    let held =
-        prop_oneof![Just(SyncState::Nothing), lists().prop_map(SyncState::Base), Just(SyncState::Term),
-            lists().prop_map(SyncState::Disk)];
+    let held = prop_oneof![
+        Just(SyncState::Nothing),
+        lists().prop_map(SyncState::Base),
+        Just(SyncState::Term),
+        lists().prop_map(SyncState::Disk)
+    ];
     prop_oneof![
         (terms(), any::<bool>()).prop_map(|(term, yes)| Answer::PreVote { term, yes }),
         (terms(), any::<bool>()).prop_map(|(term, changed)| Answer::Kept { term, changed }),

@@ -1,12 +1,12 @@
 //! The desk of a leader, at which the disks of followers report.
 //!
-//! (1) The desk tells each disk in marks how far the streams are, one at a time: in `sync` mode as soon as the
-//!     disk has replied to the mark before, so that all writes of that time share its next sync; else at least
-//!     a quarter of a window apart.
-//! (2) What a disk says it keeps counts for the follower whose connection it is: a follower that is let go, and
-//!     comes back, begins anew.
-//! (3) A disk that says nothing for long, while it ought to, is not waited for: its follower is let go, since it
-//!     would hold up the freeing of segments. A follower without a disk counts as one whose disk failed.
+//! (1) The desk tells each disk in marks how far the streams are, one at a time: in `sync` mode as soon as
+//!     the disk has replied to the mark before, so that all writes of that time share its next sync; else at
+//!     least a quarter of a window apart.
+//! (2) What a disk says it keeps counts for the follower whose connection it is: a follower that is let go,
+//!     and comes back, begins anew.
+//! (3) A disk that says nothing for long, while it ought to, is not waited for: its follower is let go, since
+//!     it would hold up the freeing of segments. A follower without a disk counts as one whose disk failed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -54,7 +54,8 @@ impl DeskHandle {
     ) -> Result<DeskHandle, StartError> {
         let (pause, channel) = (Arc::<Pause>::default(), door.channel.clone());
         let done = Completions::new(POLL);
-        let mut desk = Desk { leader, gate, door, links: Vec::new(), told: Vec::new(), absent: BTreeMap::new(), done };
+        let mut desk =
+            Desk { leader, gate, door, links: Vec::new(), told: Vec::new(), absent: BTreeMap::new(), done };
         let stop = pause.clone();
         let thread = Some(spawn("longarm-desk", move || desk.run(&stop))?);
         Ok(DeskHandle { pause, channel, thread })
@@ -168,7 +169,9 @@ impl<Q: QueuePair> Desk<Q> {
         for reply in replies {
             if reply.failed {
                 let replica = link.follower.replica;
-                self.leader.core.log(&format!("the disk of replica {replica} failed: it keeps nothing there"));
+                self.leader
+                    .core
+                    .log(&format!("the disk of replica {replica} failed: it keeps nothing there"));
                 let freeing = disk.fail();
                 self.leader.releases.lock().let_go(replica, &freeing);
                 return false;
@@ -261,7 +264,8 @@ impl<Q: QueuePair> Desk<Q> {
 
     /// A follower that counts and has no disk here for long is not waited for.
     fn miss(&mut self) {
-        let is_here = |follower: &Arc<Follower>| self.links.iter().any(|it| Arc::ptr_eq(&it.follower, follower));
+        let is_here =
+            |follower: &Arc<Follower>| self.links.iter().any(|it| Arc::ptr_eq(&it.follower, follower));
         let followers = self.leader.followers.lock().clone();
         let counts = |follower: &&Arc<Follower>| follower.is_synced() && !follower.is_gone();
         let gone: Vec<_> = followers.iter().filter(counts).filter(|follower| !is_here(follower)).collect();

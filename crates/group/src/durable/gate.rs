@@ -1,5 +1,5 @@
-//! What the threads of a leader's term share with those that see to disks: the scribe of its own, and the desk
-//! at which the disks of followers report.
+//! What the threads of a leader's term share with those that see to disks: the scribe of its own, and the
+//! desk at which the disks of followers report.
 //!
 //! (1) In `sync` mode a position counts as this replica's own once it is in the file
 //!     ([`DiskGate::own`]): nothing is applied, shown or acknowledged before (D1).

@@ -29,7 +29,7 @@ pub(crate) struct Kept {
 /// Lays out the arena in fresh memory; with what is on the replica's disk, if it has one.
 ///
 /// What a replica alone finds is all that there is. In a group what was acknowledged from memory, and is not
-/// on this disk, may be with the others: then this replica has lost its memory, and does not vote (D6).
+/// on this disk, may be with the others: then this replica has lost its memory, and does not vote.
 pub(crate) fn arena(
     memory: &Mapped,
     page: &Mapped,

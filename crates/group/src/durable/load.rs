@@ -79,7 +79,8 @@ impl Judge<'_> {
         let cut = !self.note.sync && csn > self.note.stable && !Mutant::KeepBeyondCut.is_on();
         match (of_note, whole) {
             (false, true) => Verdict::Stays,
-            // It may have been cut off when another start set was written over it, which has what was committed.
+            // It may have been cut off when another start set was written over it, which has what was
+            // committed.
             (_, false) if self.note.mixed => Verdict::Goes,
             (false, false) => Verdict::Damaged,
             (true, true) if below && !cut => Verdict::Stays,

@@ -7,11 +7,11 @@
 //! - [`settle`]: the file becomes that of another term. [`slot`]: where it is while no thread has it.
 //! - [`feed`]: what the streams of a term wrote, named to the leader's [`scribe`], the thread that has it
 //!   written. [`follow`]: the scribe of a follower, which reports at the leader's [`desk`].
-//! - [`gate`]: what these threads and those of the term share: how much is on disk, and until when more may be
-//!   written.
+//! - [`gate`]: what these threads and those of the term share: how much is on disk, and until when more may
+//!   be written.
 
-pub(crate) mod directory;
 pub(crate) mod desk;
+pub(crate) mod directory;
 mod feed;
 pub(crate) mod follow;
 pub(crate) mod gate;

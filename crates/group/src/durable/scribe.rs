@@ -49,8 +49,8 @@ pub(crate) struct Begun {
     pub gate: Arc<DiskGate>,
 }
 
-/// Gives the file all that a term begins with. `core` is over the start set, and nobody serves from it yet. If
-/// the group has other replicas, their disks report at a desk that sleeps on the channel.
+/// Gives the file all that a term begins with. `core` is over the start set, and nobody serves from it yet.
+/// If the group has other replicas, their disks report at a desk that sleeps on the channel.
 pub(crate) fn begin(
     mut kept: KeptDisk,
     durability: Durability,

@@ -1,16 +1,16 @@
 //! The file of a replica becomes that of another term: it is given what the memory has and it has not.
 //!
 //! (1) Entries never change, and a segment has one use until all let go of it. So what the file lacks are the
-//!     segments that it has in another use, or in none, and the entries of its own term's streams that are not
-//!     below its floors. Of those, entries that were cut off are void in the file, too (L16).
+//!     segments that it has in another use, or in none, and the entries of its own term's streams that are
+//!     not below its floors. Of those, entries that were cut off are void in the file, too (L16).
 //! (2) A file that is of the base of the new term stays what it is until the note of the new term is there:
-//!     what is added is of uses that its note does not know, or lies beyond the floors, and what goes was never
-//!     acknowledged. A loss of power in between leaves the older term.
-//! (3) A file whose replica was overwritten with another start set than its own becomes a mixture, as the memory
-//!     did: it still has what its own term and those before committed, since that has its place for ever. A note
-//!     says so first (D4).
-//! (4) What is left of an entry that was cut off while a leader wrote it would look like damage once its term is
-//!     not the newest any more. It is void in the file.
+//!     what is added is of uses that its note does not know, or lies beyond the floors, and what goes was
+//!     never acknowledged. A loss of power in between leaves the older term.
+//! (3) A file whose replica was overwritten with another start set than its own becomes a mixture, as the
+//!     memory did: it still has what its own term and those before committed, since that has its place for
+//!     ever. A note says so first (D4).
+//! (4) What is left of an entry that was cut off while a leader wrote it would look like damage once its term
+//!     is not the newest any more. It is void in the file.
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
 use longarm_base::{Mutant, Nanos, Term};
@@ -162,7 +162,9 @@ impl Settling<'_> {
             self.copy(at, CHUNK.min(from + len - at))?;
         }
         let mut broken = Vec::new();
-        it.marked(self.arena.view(), 0, &mut |offset, whole| broken.extend(whole.is_none().then_some(offset)));
+        it.marked(self.arena.view(), 0, &mut |offset, whole| {
+            broken.extend(whole.is_none().then_some(offset))
+        });
         self.void(it, &broken)
     }
 

@@ -3,8 +3,7 @@
 //! `layout` freezes the bytes, `slot` packs records, `owner` changes a pair under its lock, `groups` gives a
 //! pair more slots, `places` says where else an inline item stands, `spill` keeps what has no slot, `resize`
 //! moves pairs to a larger table, `reopen` goes on from tables that outlived their server, `reader` is the
-//! one-sided
-//! search as a value, `verify` checks a whole table.
+//! one-sided search as a value, `verify` checks a whole table.
 
 mod compact;
 mod found;
