@@ -231,6 +231,21 @@ const MUTANTS: &[(&str, Finder)] = &[
     ),
     ("LazyFree", Sim("durable", 0)),
     (
+        "FreeUncovered",
+        Test(
+            "longarm-group",
+            "follower_disk::tests::a_segment_goes_when_a_note_covers_what_made_it_needless",
+        ),
+    ),
+    ("FreeInMemory", Sim("durable-group", 1)),
+    (
+        "AckFromMemory",
+        Test("longarm-group", "follower_disk::tests::what_is_on_disk_counts_only_where_that_is_asked_for"),
+    ),
+    ("SyncedInMemory", Sim("durable-group", 1)),
+    ("ClaimAcked", Sim("durable-group", 1)),
+    ("ForgetMixed", Sim("durable-group", 1)),
+    (
         "LeaveTorn",
         Test("longarm-disk", "arena_disk::tests::what_was_cut_off_does_not_come_back_with_the_next_write"),
     ),

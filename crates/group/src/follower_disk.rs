@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_is_let_go_of_once_a_note_covers_what_made_it_needless_and_the_file_has_it_as_free() {
+    fn a_segment_goes_when_a_note_covers_what_made_it_needless() {
         let disk = FollowerDisk::new(true, 2);
         assert!(!disk.may_let_go(&[0, 0], Csn(0)), "the file has nothing of the term");
         disk.note(vec![5, 6], Csn(9));
