@@ -246,6 +246,24 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("ClaimAcked", Sim("durable-group", 1)),
     ("ForgetMixed", Sim("durable-group", 1)),
     (
+        "DrainAfterReady",
+        Test("longarm-group", "durable::tests::what_is_copied_while_the_memory_changes_is_not_written"),
+    ),
+    (
+        "KeepCutOff",
+        Test(
+            "longarm-group",
+            "durable::tests::what_a_next_leader_cut_off_goes_from_the_file_also_below_its_floors",
+        ),
+    ),
+    (
+        "KeepBroken",
+        Test(
+            "longarm-group",
+            "durable::tests::what_a_leader_left_half_written_is_no_damage_in_the_next_term",
+        ),
+    ),
+    (
         "LeaveTorn",
         Test("longarm-disk", "arena_disk::tests::what_was_cut_off_does_not_come_back_with_the_next_write"),
     ),

@@ -233,6 +233,8 @@ pub enum Mutant {
     ForgetMixed,
     /// A follower's disk goes on writing when the memory is about to change (D4).
     DrainAfterReady,
+    /// Entries that a next leader cut off stay in the file of a replica that had them (D4).
+    KeepCutOff,
     /// What is left of an entry that was cut off stays in the file (D8).
     KeepBroken,
     /// A copy of a page that was cut off stays in the file (D4).

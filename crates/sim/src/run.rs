@@ -347,6 +347,9 @@ impl Run {
             What::Power { time } => {
                 let up: Vec<_> = (0..self.plan.servers).filter(|&server| !self.is_down(server)).collect();
                 let later = |server: &u32| Nanos(time.0 * (4 + u64::from(*server)) / 4);
+                // Before its first leader a group has no data. Replicas that forget at once that they founded
+                // it cannot found it again: their operator is told to begin anew (decision 47).
+                let up = if self.served.get() == 0 { Vec::new() } else { up };
                 up.iter().for_each(|server| self.lose(*server, later(server)));
                 !up.is_empty()
             }

@@ -421,3 +421,17 @@ fn runs_that_use_memory_again_are_the_same() {
 fn a_page_that_was_cut_off_does_not_come_back_with_the_next() {
     are_sound("durable-all", &[21]);
 }
+
+/// A follower's disk had an entry that the next leader cut off, below the floors that the disk had by then.
+/// The file kept it, and said later that it was of an older term, where all that is there counts.
+#[test]
+fn what_a_leader_cut_off_does_not_come_back_from_a_disk() {
+    are_sound("power", &[11]);
+}
+
+/// A follower whose disk had let go of three segments came back, and was given them again, since another
+/// follower had still to let go of them. The judge took the three for told when power was lost.
+#[test]
+fn a_follower_that_comes_back_knows_of_fewer_freed_segments() {
+    are_sound("power", &[53]);
+}

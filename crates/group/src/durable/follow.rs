@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::Duration;
 
-use longarm_base::{EntryRef, Mutant, Nanos, Term};
+use longarm_base::{EntryRef, Nanos, Term};
 use longarm_disk::{DiskError, Mark, Medium, Scribe, covers};
 use longarm_fabric::{Channel, QueuePair, SetupError};
 use longarm_host::{Thread, now, sleep};
@@ -172,7 +172,7 @@ impl<Q: QueuePair> FollowScribe<Q> {
         // SeqCst: pairs with `FollowHandle::stop`.
         fence(Ordering::SeqCst);
         // Relaxed: ordered by the fence.
-        self.stop.load(Ordering::Relaxed) && !Mutant::DrainAfterReady.is_on()
+        self.stop.load(Ordering::Relaxed)
     }
 
     /// Follows the leader's marks over one connection.
@@ -265,9 +265,7 @@ impl<Q: QueuePair> FollowScribe<Q> {
 
     /// Gives the file the start set of the term, and the term's streams below these floors.
     fn settle(&self, kept: &mut KeptDisk, floors: Vec<u64>) -> Result<(), Trouble> {
-        if self.seed.slot.is_other() {
-            kept.mix()?;
-        }
+        self.seed.slot.tell(kept)?;
         Ok(kept.settle(&self.seed.arena, self.seed.term, floors, &|| self.is_stopped())?)
     }
 }

@@ -9,7 +9,9 @@
 //! (3) A file whose replica was overwritten with another start set than its own becomes a mixture, as the
 //!     memory did: it still has what its own term and those before committed, since that has its place for
 //!     ever. A note says so first (D4).
-//! (4) What is left of an entry that was cut off while a leader wrote it would look like damage once its term
+//! (4) Entries of the file's own term that a next leader cut off go from the file, too, also below the
+//!     floors: this disk had them, and too few others. A note with lower floors says so first.
+//! (5) What is left of an entry that was cut off while a leader wrote it would look like damage once its term
 //!     is not the newest any more. It is void in the file.
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
@@ -28,8 +30,6 @@ use crate::durable::options::ReplicaDisk;
 
 /// Bytes that are copied and written at once.
 const CHUNK: u64 = 1 << 20;
-/// Bytes that are passed over if they are zero.
-const BLOCK: usize = 64 << 10;
 /// How long a line that is being changed is waited for, and the time between two looks.
 const CHANGE: Nanos = Nanos::from_millis(100);
 const AGAIN: std::time::Duration = std::time::Duration::from_micros(20);
@@ -75,6 +75,23 @@ impl KeptDisk {
             self.disk.sync()?;
         }
         (self.same, self.lacks_all) = (false, true);
+        Ok(())
+    }
+
+    /// Notes that a next leader cut off what these streams of the file's term have from here on.
+    pub fn cut(&mut self, cuts: &[u64]) -> Result<(), DiskError> {
+        let lower = |floors: &[u64]| -> Vec<u64> {
+            let cuts = cuts.iter().copied().chain(std::iter::repeat(0));
+            floors.iter().zip(cuts).map(|(&floor, cut)| floor.min(cut)).collect()
+        };
+        self.floors = lower(&self.floors);
+        if let Some(note) = self.note.as_mut().filter(|note| note.term == self.term)
+            && note.floors != lower(&note.floors)
+        {
+            (note.ended, note.floors) = (false, lower(&note.floors));
+            self.disk.write_note(note)?;
+            self.disk.sync()?;
+        }
         Ok(())
     }
 
@@ -198,14 +215,10 @@ impl Settling<'_> {
         let buffer = &mut self.buffer[..len as usize];
         self.arena.memory.copy_out(at, buffer);
         // Looked at after the bytes were copied: they are of the memory as it was before a change.
-        if (self.stopped)() {
+        if (self.stopped)() && !Mutant::DrainAfterReady.is_on() {
             return Err(Unsettled::Stopped);
         }
-        for (offset, block) in (at..).step_by(BLOCK).zip(buffer.chunks(BLOCK)) {
-            if block.iter().any(|byte| *byte != 0) {
-                self.kept.disk.write(offset, block)?;
-            }
-        }
-        Ok(())
+        // Zeros, too: the file may have something else there.
+        Ok(self.kept.disk.write(at, buffer)?)
     }
 }

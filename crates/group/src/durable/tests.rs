@@ -8,13 +8,15 @@ use longarm_disk::{ArenaDisk, DiskError, Found, Mark, Medium, Scribe, SectorMedi
 use longarm_engine::testing::{TIMES, arena, engine_of, execute, sums};
 use longarm_engine::{Engine, WorkerContext};
 use longarm_index::hash::SlotKind;
-use longarm_memory::{Mapped, Words};
+use longarm_memory::{Mapped, OwnedWords, Words};
 use longarm_store::object::layout::SUM;
 use longarm_store::segment::replica_line;
 use longarm_wire::{Request, RequestKind};
 
 use super::load::{Loaded, load};
 use super::options::{DiskSource, Durability, Durable, ReplicaDisk};
+use super::settle::{KeptDisk, Unsettled};
+use super::slot::DiskSlot;
 use crate::checked_arena::CheckedArena;
 use crate::log::Log;
 use crate::options::StartError;
@@ -196,4 +198,95 @@ fn a_file_without_a_note_holds_nothing_that_anybody_heard_of() {
     ArenaDisk::create(medium.clone(), shape, 1).expect("made");
     let (_, loaded) = load_from(medium, shape, false).expect("loaded");
     assert_eq!(loaded.note, None);
+}
+
+const NEXT: Term = Term::new(4, ReplicaId(0));
+
+/// A replica's file, of the term that its note names.
+fn kept(Loaded { disk, note, floors }: Loaded) -> KeptDisk {
+    let term = note.as_ref().map_or(Term::ZERO, |note| note.term);
+    KeptDisk { disk, note, term, floors, same: false, lacks_all: false }
+}
+
+/// The first note of the next term.
+fn next_note(disk: ReplicaDisk) {
+    let first = Mark { stable: Csn(99), ceiling: Csn(1 << 21), written: vec![0; 2], ..Mark::default() };
+    Scribe::begin(disk, NEXT, true, first).expect("begun");
+}
+
+#[test]
+fn what_a_next_leader_cut_off_goes_from_the_file_also_below_its_floors() {
+    let mut leader = Leader::new(true);
+    leader.put(b"a", 100);
+    leader.put(b"b", 100);
+    leader.batch();
+    leader.batch();
+    let (arena, loaded) = leader.load(false).expect("loaded");
+    assert_eq!(loaded.floors, [2, 0]);
+    // The next leader's start set has position 0 alone.
+    arena.memory.store(leader.places[1] + SUM, 0);
+    let (mut kept, slot) = (kept(loaded), DiskSlot::new(None));
+    slot.cut(TERM, &[1]);
+    slot.tell(&mut kept).expect("written");
+    kept.settle(&arena, NEXT, vec![0; 2], &|| false).expect("settled");
+    assert_eq!(leader.keys(), [b"a"], "power is lost before the next note, and that is no damage");
+    next_note(kept.disk);
+    assert_eq!(leader.keys(), [b"a"], "it does not come back as an entry of an older term");
+}
+
+#[test]
+fn what_a_leader_left_half_written_is_no_damage_in_the_next_term() {
+    let mut leader = Leader::new(true);
+    leader.put(b"a", 100);
+    leader.put(b"b", 100);
+    let at = leader.places[1] + 48;
+    leader.arena.store(at, leader.arena.load(at) ^ 4);
+    // A replica that had nothing is given the start set of the next term.
+    let medium = SectorMedium::new(leader.medium.bytes());
+    let disk = ArenaDisk::create(medium.clone(), leader.shape, 1).expect("made").boxed();
+    let mut kept = kept(Loaded { disk, note: None, floors: Vec::new() });
+    let arena = CheckedArena { memory: leader.arena.clone(), sums: sums() };
+    kept.settle(&arena, NEXT, vec![0; 2], &|| false).expect("settled");
+    next_note(kept.disk);
+    let (loaded, _) = load_from(medium, leader.shape, false).expect("nothing is damaged");
+    assert_eq!(keys(&loaded), [b"a"]);
+}
+
+#[test]
+fn cuts_of_several_leaders_are_taken_together() {
+    let mut leader = Leader::new(true);
+    [b"a", b"b", b"c"].iter().for_each(|key| leader.put(*key, 100));
+    leader.batch();
+    leader.batch();
+    let mut kept = kept(leader.load(false).expect("loaded").1);
+    let slot = DiskSlot::new(None);
+    slot.cut(NEXT, &[0, 0]);
+    slot.cut(TERM, &[1, 5]);
+    slot.cut(TERM, &[2]);
+    slot.tell(&mut kept).expect("written");
+    assert_eq!((kept.floors, kept.note.expect("a note").floors), (vec![1, 0], vec![1, 0]));
+}
+
+#[test]
+fn what_is_copied_while_the_memory_changes_is_not_written() {
+    let mut leader = Leader::new(true);
+    leader.put(b"a", 100);
+    let medium = SectorMedium::new(leader.medium.bytes());
+    let disk = ArenaDisk::create(medium.clone(), leader.shape, 1).expect("made").boxed();
+    let mut kept = kept(Loaded { disk, note: None, floors: Vec::new() });
+    let arena = CheckedArena { memory: leader.arena.clone(), sums: sums() };
+    // Another leader writes to the memory when the scribe has looked for the last time.
+    let looked = std::cell::Cell::new(0);
+    let stopped = || {
+        looked.set(looked.get() + 1);
+        leader.arena.store(leader.places[0] + 56, 7);
+        looked.get() > 1
+    };
+    let outcome = kept.settle(&arena, NEXT, vec![0; 2], &stopped);
+    assert!(matches!(outcome, Err(Unsettled::Stopped)), "{outcome:?}");
+    let mut bytes = vec![0; medium.bytes() as usize];
+    kept.disk.sync().expect("synced");
+    medium.read(0, &mut bytes).expect("read");
+    let at = segments_at(leader.shape.segments.into()) + leader.places[0] + 56 - (1 << 20);
+    assert_eq!(bytes[at as usize], 0);
 }

@@ -24,9 +24,7 @@ impl<T: Transport> Node<T> {
             disk.slot.fail();
             format!("{error}")
         };
-        if disk.slot.is_other() {
-            kept.mix().map_err(failed)?;
-        }
+        disk.slot.tell(&mut kept).map_err(failed)?;
         let desk = others.then(Channel::new).transpose().map_err(|error| error.to_string())?;
         let begun = scribe::begin(kept, durable.durability, term, core, desk).map_err(failed)?;
         disk.slot.set_settled(term);
@@ -47,6 +45,13 @@ impl<T: Transport> Node<T> {
             && matches!(kept, KeptMemory::Other | KeptMemory::Nothing)
         {
             disk.slot.overwrite();
+        }
+    }
+
+    /// The memory has lost what these streams of a term had from here on.
+    pub(super) fn cut_disk(&self, term: Term, cuts: &[u64]) {
+        if let Some(disk) = &self.disk {
+            disk.slot.cut(term, cuts);
         }
     }
 

@@ -79,6 +79,7 @@ impl<T: Transport> Node<T> {
             install::complete(&self.arena, scan, start, me, |replica| self.peer_address(replica), patience)
                 .map_err(|why| why.to_string())?;
         let cuts: Vec<u64> = start.cuts.iter().map(|cut| cut.len).collect();
+        self.cut_disk(start.base, &cuts);
         // A standby index goes by the lines, and does not know what else of its entries is gone.
         let standby = self.standby.take(&self.arena.sums, tail.whole.then_some((start.base, &cuts)));
         let unix = if Mutant::OwnCalendar.is_on() { 0 } else { start.unix };

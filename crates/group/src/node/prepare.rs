@@ -34,6 +34,7 @@ impl<T: Transport> Node<T> {
                 let scan = ArenaScan::down_to(scan, &self.arena, prepare.base, known);
                 self.hold(&scan, &prepare.cuts);
                 scan.cut(&self.arena.memory, &prepare.cuts);
+                self.cut_disk(prepare.base, &prepare.cuts);
                 observe(|| Seen::CutOff { sync: prepare.base, cuts: prepare.cuts.clone() });
                 SyncState::Base(scan.lens(&prepare.cuts))
             }

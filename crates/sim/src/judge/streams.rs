@@ -38,8 +38,11 @@ impl Rules for Streams {
             }
             Observation::Left { replica, floors } => self.leaves(term, u32::from(replica.0), floors),
             Observation::Tells { replica, reclaimed } => {
-                let told = self.told.entry((term, u32::from(replica.0))).or_default();
-                *told = (*told).min(*reclaimed);
+                // One that comes back has what others have still to let go of once more, also on its disk.
+                for counts in [&mut self.told, &mut self.let_go] {
+                    let count = counts.entry((term, u32::from(replica.0))).or_default();
+                    *count = (*count).min(*reclaimed);
+                }
                 Ok(())
             }
             Observation::Told { replica, reclaimed } => {
