@@ -6,10 +6,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, value_parser};
+use longarm::cluster::Durability;
 use longarm::config::Config;
 use longarm::config::check::WORKERS_MAX;
 use longarm::config::units::show_duration;
-use longarm::flags::{duration, size};
+use longarm::flags::{durability, duration, size};
 use longarm::front::{Front, Program};
 use longarm::human;
 use longarm::items::described::small_item;
@@ -96,6 +97,12 @@ pub struct Args {
     /// No replica keeps an ordered index, and no client scans; so it is with several groups
     #[arg(long)]
     pub no_scans: bool,
+
+    /// What an acknowledged write outlives: of `sync` nodes keep their data on disks, and all are killed at
+    /// once, too
+    #[arg(long, value_name = "MODE", default_value = Durability::default().name())]
+    #[arg(value_parser = durability())]
+    pub durability: Durability,
 
     /// Only these faults; repeatable
     #[arg(long = "only", value_name = "FAULT", value_enum)]
@@ -201,7 +208,8 @@ fn options(args: &Args, stop: Arc<AtomicBool>) -> Result<Options, Failure> {
         Transport::Tcp => Ways::Relays,
         Transport::Verbs => Ways::Bridge,
     };
-    let shape = Shape { replicas: args.replicas, groups: args.groups, ways };
+    let keeps = args.durability == Durability::Sync;
+    let shape = Shape { replicas: args.replicas, groups: args.groups, ways, keeps };
     let why_not = |kind: &Kind| kind.why_not(shape).map(|why| (kind.what(), why));
     if let Some((what, (why, hint))) = args.only.iter().find_map(why_not) {
         return Err(Failure::new(Exit::Usage, format!("{what}: {why}")).hint(hint));
@@ -232,6 +240,7 @@ fn options(args: &Args, stop: Arc<AtomicBool>) -> Result<Options, Failure> {
         memory: args.replica_memory + (args.items * 512).next_multiple_of(64 << 20),
         workers: args.replica_workers,
         scans: args.scans(),
+        durability: args.durability,
         stop,
     })
 }

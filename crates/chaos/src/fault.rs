@@ -160,6 +160,7 @@ impl Draw<'_> {
                 vec![Step::Stop(one), Step::Stop(other), both, Step::Go(one), more, Step::Go(other)]
             }
             Kind::StopAll => self.sleep(),
+            Kind::KillAll => self.all().map(|node| Step::Kill(node, None)).collect(),
             Kind::KillLeaderInRejoin => {
                 let away = self.between(ms(0), ms(500));
                 let rejoins = vec![Step::Kill(follower, Some(away)), Step::AwaitStart(follower)];
@@ -175,10 +176,13 @@ impl Draw<'_> {
         }
     }
 
+    fn all(&self) -> impl Iterator<Item = NodeId> {
+        [self.leader].into_iter().chain(self.followers.iter().copied())
+    }
+
     fn sleep(&mut self) -> Vec<Step> {
-        let all = || [self.leader].into_iter().chain(self.followers.iter().copied());
         let (stopped, going): (Vec<_>, Vec<_>) =
-            (all().map(Step::Stop).collect(), all().map(Step::Go).collect());
+            (self.all().map(Step::Stop).collect(), self.all().map(Step::Go).collect());
         [stopped, vec![self.wait(ASLEEP)], going].concat()
     }
 
@@ -319,9 +323,9 @@ mod tests {
     #[test]
     fn no_more_lose_their_memory_or_stand_still_than_a_group_can_bear() {
         for nodes in [3, 5] {
-            for (kind, seed) in Kind::all(Shape { replicas: nodes, groups: 1, ways: Ways::Direct })
-                .into_iter()
-                .flat_map(|kind| (0..50).map(move |seed| (kind, seed)))
+            let shape = Shape { replicas: nodes, groups: 1, ways: Ways::Direct, keeps: false };
+            for (kind, seed) in
+                Kind::all(shape).into_iter().flat_map(|kind| (0..50).map(move |seed| (kind, seed)))
             {
                 let fault = drawn(nodes, kind, seed);
                 let (mut hurt, mut stopped) = (BTreeSet::new(), BTreeSet::new());

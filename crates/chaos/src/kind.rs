@@ -21,6 +21,7 @@ pub enum Kind {
     KillTwo,
     StopTwo,
     StopAll,
+    KillAll,
     KillLeaderInRejoin,
     AddNode,
     RemoveNode,
@@ -56,6 +57,8 @@ pub struct Shape {
     pub groups: u8,
     /// The network between processes.
     pub ways: Ways,
+    /// Whether replicas keep their data on disks.
+    pub keeps: bool,
 }
 
 impl Kind {
@@ -78,6 +81,7 @@ impl Kind {
             Kind::KillTwo => "two of five killed",
             Kind::StopTwo => "two of five stopped",
             Kind::StopAll => "all stopped at once (the machine sleeps)",
+            Kind::KillAll => "all killed at once (the data is on disks)",
             Kind::KillLeaderInRejoin => "leader killed while a follower rejoins",
             Kind::AddNode => "node added, and removed again",
             Kind::RemoveNode => "node removed, and another added",
@@ -143,6 +147,9 @@ impl Kind {
             _ if self.changes_members() && usize::from(shape.replicas) == REPLICAS_MAX => {
                 Some(("a group has no more replicas than that", "name fewer with --nodes"))
             }
+            _ if self == Kind::KillAll && !shape.keeps => {
+                Some(("data in memory does not outlive it", "add --durability sync"))
+            }
             _ if self.wants_five() && shape.replicas < 5 => {
                 Some(("fewer than five replicas cannot bear it", "add --nodes 5"))
             }
@@ -164,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    const THREE: Shape = Shape { replicas: 3, groups: 1, ways: Ways::Direct };
+    const THREE: Shape = Shape { replicas: 3, groups: 1, ways: Ways::Direct, keeps: false };
 
     #[test]
     fn kinds_have_names_and_say_what_they_do() {
@@ -186,6 +193,8 @@ mod tests {
         for kind in [Kind::KillTwo, Kind::StopTwo, Kind::KillLeaderInRejoin] {
             assert!(!of(THREE).contains(&kind) && of(five).contains(&kind), "{kind:?}");
         }
+        let kept = Shape { keeps: true, ..THREE };
+        assert!(!of(five).contains(&Kind::KillAll) && of(kept).contains(&Kind::KillAll));
         let kinds =
             [Kind::AddNode, Kind::RemoveNode, Kind::ReplaceNode, Kind::KillLeaderInAdd, Kind::KillAdded];
         for kind in kinds {

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use longarm::cluster::NodeId;
+use longarm::cluster::{Durability, NodeId};
 use longarm::config::Config;
 use longarm::connect;
 use longarm::output::{Exit, Failure};
@@ -112,6 +112,8 @@ pub struct Options {
     pub timing: Timing,
     /// Whether followers keep an ordered index, and clients ask for pages of scans.
     pub scans: bool,
+    /// What an acknowledged write outlives. With disks all nodes may be killed at once.
+    pub durability: Durability,
     /// The bytes of memory of a replica of one group.
     pub memory: u64,
     /// The number of threads of a replica of one group that execute writes.
@@ -172,6 +174,7 @@ impl Torture {
             memory: options.memory * u64::from(options.groups),
             workers: options.workers * options.groups,
             ordered: options.scans,
+            durability: options.durability,
         };
         let (replicas, cables, topology) = connected(&options.over, plan)?;
         let bounds = Bounds::of(&options.timing);
@@ -348,7 +351,9 @@ impl Torture {
                 }
                 self.fenced += 1;
             }
-            self.lost.insert(node);
+            if self.options.durability == Durability::Memory {
+                self.lost.insert(node);
+            }
             if self.lost.len() > (usize::from(self.options.replicas) - 1) / 2 {
                 let text = format!(
                     "nodes {:?} were without memory at one time, more than a group can bear: one was killed \

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 
 use crate::units::{parse_duration, show_duration};
-use crate::{Cluster, Group, NodeAt, NodeId, ReplicaOn, numbers};
+use crate::{Cluster, Durability, Group, NodeAt, NodeId, ReplicaOn, numbers};
 
 /// What this program writes. It reads format 1, too: one group, whose keys stand at the top and whose
 /// replicas are all nodes.
@@ -44,6 +44,7 @@ struct Second {
     #[serde(rename = "format")]
     _format: u32,
     place_key: Spanned<String>,
+    durability: Option<Spanned<String>>,
     timing: Times,
     node: Vec<Entry>,
     group: Vec<Replicated>,
@@ -115,6 +116,14 @@ impl Cluster {
              place_key = \"{:016x}\"\n",
             self.place_key
         );
+        if self.durability != Durability::Memory {
+            text.push_str(&format!(
+                "# What an acknowledged write outlives: \"memory\" the loss of a minority of nodes,\n\
+                 # \"sync\" that of the power of all. It stays as it is, as long as the nodes have data.\n\
+                 durability = \"{}\"\n",
+                self.durability.name()
+            ));
+        }
         text.push_str(&format!(
             "\n[timing]\n\
              # How long a replica lets no other lead, since it heard the leader: clients trust it as long.\n\
@@ -168,17 +177,29 @@ impl Reader<'_> {
         };
         nodes.iter().for_each(|at| group.place(at.node));
         // Of one group no key is placed.
-        Ok(Cluster { place_key: 0, timing: self.timing(&document.timing)?, nodes, groups: vec![group] })
+        Ok(Cluster {
+            place_key: 0,
+            durability: Durability::Memory,
+            timing: self.timing(&document.timing)?,
+            nodes,
+            groups: vec![group],
+        })
     }
 
     fn second(&self, document: &Second) -> Result<Cluster, String> {
         let groups = document.group.iter().map(|group| self.group(group));
         Ok(Cluster {
             place_key: self.word("place_key", &document.place_key)?,
+            durability: self.durability(document.durability.as_ref())?,
             timing: self.timing(&document.timing)?,
             nodes: self.nodes(&document.node)?,
             groups: groups.collect::<Result<_, _>>()?,
         })
+    }
+
+    fn durability(&self, written: Option<&Spanned<String>>) -> Result<Durability, String> {
+        let Some(written) = written else { return Ok(Durability::Memory) };
+        written.get_ref().parse().map_err(|fault: String| self.wrong("durability", written, &fault))
     }
 
     fn group(&self, group: &Replicated) -> Result<Group, String> {

@@ -10,6 +10,7 @@ pub mod units;
 
 use std::fmt::Display;
 use std::path::Path;
+use std::str::FromStr;
 
 use longarm_base::ReplicaId;
 use longarm_fabric::{Address, Member};
@@ -61,11 +62,45 @@ pub struct ReplicaOn {
     pub node: NodeId,
 }
 
+/// What a write outlives that the cluster acknowledged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Durability {
+    /// The loss of any minority of a group's replicas: they keep it in memory.
+    #[default]
+    Memory,
+    /// The loss of power of all nodes, too: a majority of the replicas have it on disk.
+    Sync,
+}
+
+impl Durability {
+    /// All of them.
+    pub const ALL: [Durability; 2] = [Durability::Memory, Durability::Sync];
+
+    /// Its name in files and flags.
+    pub fn name(self) -> &'static str {
+        match self {
+            Durability::Memory => "memory",
+            Durability::Sync => "sync",
+        }
+    }
+}
+
+impl FromStr for Durability {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Durability, String> {
+        let found = Durability::ALL.into_iter().find(|one| one.name() == text);
+        found.ok_or_else(|| format!("{text:?} is not known; expected \"memory\" or \"sync\""))
+    }
+}
+
 /// A cluster.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Cluster {
     /// Key of the hash that places keys in groups.
     pub place_key: u64,
+    /// What an acknowledged write outlives.
+    pub durability: Durability,
     /// Heartbeats, promises, elections.
     pub timing: Timing,
     /// Its nodes, in the order of their numbers.

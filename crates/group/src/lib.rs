@@ -62,6 +62,7 @@ pub use clock::process_cpu;
 pub use common::{Core, CoreOptions, KeepUp, Keys, Lent, Phase, TermStart};
 pub use durable::gate::DiskGate;
 pub use durable::options::{DiskSource, Durability, Durable, ReplicaDisk};
+pub use durable::replica_directory::ReplicaDirectory;
 pub use follower::SharedReleases;
 pub use held::{Contents, Held, Versions};
 pub use inbound::{CONNECTIONS_MAX, Inbound};

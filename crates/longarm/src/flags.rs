@@ -5,8 +5,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use longarm_base::limits::VALUE_MAX;
 
+use crate::cluster::Durability;
 use crate::config::units::{parse_duration, parse_size, show_size};
 use crate::output::{Exit, Failure};
 
@@ -31,6 +33,12 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// Parses a size with its unit, for clap.
 pub fn size(text: &str) -> Result<u64, String> {
     parse_size(text)
+}
+
+/// Parses what a write of a cluster outlives, for clap.
+pub fn durability() -> impl TypedValueParser<Value = Durability> {
+    let names = PossibleValuesParser::new(Durability::ALL.map(Durability::name));
+    names.try_map(|name| name.parse::<Durability>())
 }
 
 /// Parses a number of connections, or of operations at once, for clap.

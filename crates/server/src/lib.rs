@@ -47,7 +47,7 @@ pub use longarm_fabric::Member;
 pub use longarm_group::{
     Changed, Contents, DiskSource, DiskStats, Durability, Durable, FileVoteStore, FollowerStats,
     GroupOptions, GroupStats, Held, KeepUp, Log, LogLine, Moved, Notice, Operator, OrderError, Promise,
-    ReplicaDisk, StartError, TakeoverStats, Versions, VoteStore,
+    ReplicaDirectory, ReplicaDisk, StartError, TakeoverStats, Versions, VoteStore,
 };
 pub use longarm_replica::Timing;
 pub use longarm_wire::{Deny, Members, Stay};

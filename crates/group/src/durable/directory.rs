@@ -81,7 +81,7 @@ impl Directory {
             }
             // Zero names no group.
             let identity = Identity { id: id.max(1), sum_key, hash_key };
-            make(dir, &identity).map_err(|error| failed("write to it", error))?;
+            make(dir, IDENTITY, &identity.text()).map_err(|error| failed("write to it", error))?;
         }
         let mut file = File::open(&path).map_err(|error| failed("read its `identity`", error))?;
         lock(&file).map_err(|error| match error.kind() {
@@ -123,15 +123,16 @@ impl DiskSource for Directory {
     }
 }
 
-/// Makes the file, which appears at once, and whole.
-fn make(dir: &Path, identity: &Identity) -> std::io::Result<()> {
-    let fresh = dir.join("identity.new");
+/// Makes a small file, which appears at once, and whole.
+pub(super) fn make(dir: &Path, name: &str, text: &str) -> std::io::Result<()> {
+    let fresh = dir.join(format!("{name}.new"));
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-    file.write_all(identity.text().as_bytes())?;
-    appear(&file, &fresh, &dir.join(IDENTITY))
+    file.write_all(text.as_bytes())?;
+    appear(&file, &fresh, &dir.join(name))
 }
 
-fn lock(file: &File) -> std::io::Result<()> {
+/// Keeps other processes out for as long as the file is open.
+pub(super) fn lock(file: &File) -> std::io::Result<()> {
     Ok(rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)?)
 }
 

@@ -1,7 +1,7 @@
 //! The disk of a replica: what of its arena outlives a loss of power, and a restart of its process.
 //!
 //! - [`options`]: how durable a group is, and where a replica's files are. [`directory`]: a directory with
-//!   them.
+//!   those of a server alone, [`replica_directory`] with that of a replica of a cluster.
 //! - [`kept`]: what a replica starts with. [`load`]: the file, back in memory: what of it counts, and what
 //!   was cut off or is damaged.
 //! - [`settle`]: the file becomes that of another term. [`slot`]: where it is while no thread has it.
@@ -18,6 +18,7 @@ pub(crate) mod gate;
 pub(crate) mod kept;
 pub(crate) mod load;
 pub(crate) mod options;
+pub(crate) mod replica_directory;
 pub(crate) mod scribe;
 pub(crate) mod settle;
 pub(crate) mod slot;

@@ -8,22 +8,24 @@ use std::path::Path;
 use longarm_server::Timing;
 
 use super::placement::spread;
-use super::{Cluster, GROUPS_MAX, Group, NodeAt, NodeId, REPLICAS_MAX};
+use super::{Cluster, Durability, GROUPS_MAX, Group, NodeAt, NodeId, REPLICAS_MAX};
 use crate::output::{Exit, Failure};
 use crate::replaced;
 
-/// How a new cluster is divided.
+/// How a new cluster is divided, and how its groups keep their data.
 #[derive(Clone, Copy, Debug)]
 pub struct Division {
     /// Groups of the cluster.
     pub groups: usize,
     /// Replicas of each group.
     pub replicas: usize,
+    /// What their acknowledged writes outlive.
+    pub durability: Durability,
 }
 
 /// Makes a cluster of these nodes, with ids and keys that no other cluster has.
 pub fn draw(mut nodes: Vec<NodeAt>, division: Division, timing: Timing) -> Result<Cluster, Failure> {
-    let Division { groups, replicas } = division;
+    let Division { groups, replicas, durability } = division;
     let wrong = |fault: String| {
         Failure::new(Exit::Usage, fault)
             .hint("`longarm cluster init --help` shows the form, and the times that go together")
@@ -54,7 +56,7 @@ pub fn draw(mut nodes: Vec<NodeAt>, division: Division, timing: Timing) -> Resul
     let groups = spread(&names, groups, replicas).into_iter().map(group);
     let groups = groups.collect::<Result<Vec<_>, Failure>>()?;
     let [place_key, _, _] = draw()?;
-    let cluster = Cluster { place_key, timing, nodes, groups };
+    let cluster = Cluster { place_key, durability, timing, nodes, groups };
     cluster.check().map_err(wrong)?;
     Ok(cluster)
 }

@@ -14,7 +14,7 @@ use longarm_base::ReplicaId;
 
 pub use init::{Division, create, draw, replace};
 pub use longarm_cluster::{
-    Cluster, GROUPS_MAX, Group, NodeAt, NodeId, REPLICAS_MAX, ReplicaOn, numbers, parse_node,
+    Cluster, Durability, GROUPS_MAX, Group, NodeAt, NodeId, REPLICAS_MAX, ReplicaOn, numbers, parse_node,
 };
 
 use crate::output::{Exit, Failure};

@@ -16,8 +16,12 @@ fn nodes() -> Vec<NodeAt> {
     nodes.map(|text| parse_node(text).expect(text)).to_vec()
 }
 
+fn division(groups: usize, replicas: usize) -> Division {
+    Division { groups, replicas, durability: Durability::Memory }
+}
+
 fn three() -> Cluster {
-    draw(nodes(), Division { groups: 2, replicas: 3 }, timing()).expect("a cluster")
+    draw(nodes(), division(2, 3), timing()).expect("a cluster")
 }
 
 fn parse(text: &str) -> Result<Cluster, String> {
@@ -34,6 +38,9 @@ fn what_is_written_reads_back() {
     let group = &mut extreme.groups[1];
     (group.id, group.sum_key, group.hash_key) = (u64::MAX, 0, 1);
     group.replicas.truncate(1);
+    assert!(!extreme.to_toml().contains("durability"), "a file that says nothing of it is as before");
+    extreme.durability = Durability::Sync;
+    assert!(extreme.to_toml().contains("\ndurability = \"sync\"\n"));
     assert_eq!(parse(&extreme.to_toml()).expect("our own text"), extreme);
 }
 
@@ -46,7 +53,7 @@ fn on(replica: u8, node: u32) -> ReplicaOn {
 fn a_replica_has_the_number_of_its_node_where_it_can() {
     let far = |number: u32| parse_node(&format!("{number}=tcp://n{number}:1")).expect("a node");
     let nodes: Vec<NodeAt> = [3, 127, 128, 70_000].map(far).to_vec();
-    let mut cluster = draw(nodes, Division { groups: 1, replicas: 4 }, timing()).expect("a cluster");
+    let mut cluster = draw(nodes, division(1, 4), timing()).expect("a cluster");
     let placed = [on(3, 3), on(127, 127), on(0, 128), on(1, 70_000)];
     assert_eq!(cluster.groups[0].replicas, placed);
     let text = cluster.to_toml();
@@ -178,7 +185,7 @@ fn faults_name_file_line_and_field() {
 fn a_cluster_has_a_possible_size() {
     let refused = |count: usize, groups, replicas| {
         let member = |i: usize| parse_node(&format!("{i}=tcp://h:{}", 7000 + i)).expect("a member");
-        let drawn = draw((0..count).map(member).collect(), Division { groups, replicas }, timing());
+        let drawn = draw((0..count).map(member).collect(), division(groups, replicas), timing());
         drawn.err().map(|failure| failure.message)
     };
     assert_eq!(refused(1, 1, 1), None);

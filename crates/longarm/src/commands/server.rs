@@ -1,24 +1,24 @@
 //! `longarm server`: serves until SIGTERM or SIGINT, then hands over, drains and says goodbye to its clients.
 
 mod args;
+mod failure;
 mod node;
 
 use std::io::{Read, Write};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use longarm_fabric::SetupError;
 use longarm_fabric::tcp::{Identity, Tls};
 use longarm_index::hash::{Discipline, SlotKind};
-use longarm_server::{
-    DataOptions, DiskError, Durability, Eviction, KeepUp, Notice, Pages, Server, ServerOptions, StartError,
-};
+use longarm_server::{DataOptions, Durability, Eviction, KeepUp, Notice, Pages, Server, ServerOptions};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 pub use args::Args;
+use failure::start_failure;
 use node::Node;
 
+use crate::cluster;
 use crate::config::units::{show_duration, show_size};
 use crate::config::{self, Config, HugePages, Log, Slot, Standby, Updates};
 use crate::connect;
@@ -218,7 +218,11 @@ fn announce(server: &Server, config: &Config, node: Option<&Node>) {
     };
     let lease = node.map_or(config.lease, |node| {
         let dir = node.dir().display();
-        say(config, Log::Info, &format!("{}: what it promises is kept in {dir}", node.name()));
+        let what = match node.cluster.durability {
+            cluster::Durability::Memory => "what it promises is kept",
+            cluster::Durability::Sync => "what it promises, and its data (sync), are kept",
+        };
+        say(config, Log::Info, &format!("{}: {what} in {dir}", node.name()));
         Duration::from_nanos(node.cluster.timing.promise.0)
     });
     let shared = match node.map_or(1, Node::replicas) {
@@ -262,31 +266,4 @@ fn say(config: &Config, level: Log, line: &str) {
 /// Writes a line to stderr; a closed stderr must not stop a server.
 fn remark(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{} longarm: {line}", human::moment(longarm_host::unix()));
-}
-
-fn start_failure(error: &StartError) -> Failure {
-    let failure = Failure::new(Exit::System, error.to_string());
-    match error {
-        StartError::Option { .. } => Failure { exit: Exit::Usage, ..failure }
-            .hint("`longarm --print-config` shows where each value comes from"),
-        StartError::Listen { source: SetupError::Unsupported(_), .. } => {
-            failure.hint("`longarm doctor` says what this machine has for RDMA, and what it lacks")
-        }
-        StartError::Listen { .. } => failure.hint(
-            "if another server listens there, stop it or choose another --address; its directory must \
-             exist and be writable",
-        ),
-        StartError::Region(_) | StartError::Arena(_) => {
-            failure.hint("`longarm doctor` shows the memory and huge pages of this machine")
-        }
-        StartError::Index { .. } => failure.hint("raise --memory or lower --expected-items"),
-        StartError::Directory { .. } => {
-            failure.hint("--data wants a directory of its own, and --arena-dir one without an arena in it")
-        }
-        StartError::Disk(DiskError::Damaged { .. }) => failure.hint(
-            "--accept-damage starts without what is damaged; a copy of the directory, made first, keeps it",
-        ),
-        StartError::Disk(_) => failure.hint("`longarm doctor --data DIR` says what the disk can do"),
-        _ => failure.hint("`longarm doctor` shows the limits of this machine"),
-    }
 }

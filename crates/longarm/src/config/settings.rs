@@ -183,7 +183,8 @@ pub static SETTINGS: &[Setting] = &[
             "data",
             "DIR",
             "Keep the data in this directory, and go on from it when started anew; of a cluster's node: \
-             what its replicas promised, by default FILE.node-N beside the cluster's file",
+             what its replicas promised, and their data if the cluster keeps it; by default FILE.node-N \
+             beside the cluster's file",
         )
     },
     Setting {

@@ -10,7 +10,7 @@ use longarm_server::Timing;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Directory, Journal, end, server};
-use crate::cluster::{self, Cluster, Division, NodeAt, NodeId};
+use crate::cluster::{self, Cluster, Division, Durability, NodeAt, NodeId};
 use crate::output::{Exit, Failure};
 
 /// The cluster that is to be made, and how its nodes run.
@@ -35,6 +35,8 @@ pub struct Plan {
     pub workers: u8,
     /// Whether followers keep an ordered index.
     pub ordered: bool,
+    /// What an acknowledged write outlives.
+    pub durability: Durability,
 }
 
 /// The nodes of a cluster as processes.
@@ -91,7 +93,8 @@ impl Replicas {
             None => Address::Shm(directory.path().join(format!("s{number}"))),
         };
         let at = |number: u8| NodeAt { node: NodeId(number.into()), address: address(number) };
-        let division = Division { groups: plan.groups.into(), replicas: plan.count.into() };
+        let division =
+            Division { groups: plan.groups.into(), replicas: plan.count.into(), durability: plan.durability };
         let cluster = cluster::draw((1..=plan.count).map(at).collect(), division, plan.timing)?;
         cluster::create(&cluster, &directory.path().join("group.toml"))?;
         let node = |at: &NodeAt| Node {

@@ -4,13 +4,14 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use longarm_client::{Client, Options};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::harness::{Server, contents, finish, make_tree, program, text, wait};
+use crate::lanes::{Lane, look, write};
 
 fn start(directory: TempDir, data: &Path, more: &[&str]) -> Server {
     let address = format!("shm:{}", directory.path().join("s").display());
@@ -125,66 +126,11 @@ fn damage_is_named_and_a_second_server_is_kept_out() {
     assert!(text(&output.stdout).contains("sync"), "{}", text(&output.stdout));
 }
 
-/// Keys of a lane: one client writes the numbers from 1 on to them, one key after the other.
-const LANE: u64 = 10;
-
-/// What a client knows of its lane.
-#[derive(Clone, Copy, Default)]
-struct Lane {
-    /// The last number that was acknowledged, and the last one that was sent.
-    acknowledged: u64,
-    sent: u64,
-    /// The last one that was acknowledged some time before the end.
-    settled: u64,
-}
-
-fn key(lane: u64, number: u64) -> Vec<u8> {
-    format!("lane {lane} key {}", number % LANE).into_bytes()
-}
-
-/// Writes numbers until the server is gone.
-fn write(address: &str, lane: u64, from: u64) -> Lane {
-    // Once the server is gone there is nothing to wait for.
-    let mut client = connect(address, 1);
-    let mut known = Lane { acknowledged: from, sent: from, settled: from };
-    let mut acknowledged = std::collections::VecDeque::new();
-    loop {
-        known.sent += 1;
-        let value = known.sent.to_le_bytes();
-        if client.put(&key(lane, known.sent), &value).is_err() {
-            let settled = |(at, _): &&(Instant, u64)| at.elapsed() > SETTLED;
-            known.settled = acknowledged.iter().rev().find(settled).map_or(from, |(_, number)| *number);
-            return known;
-        }
-        known.acknowledged = known.sent;
-        acknowledged.push_back((Instant::now(), known.sent));
-    }
-}
-
-/// The last number that is there. What is there is what the lane was at a moment.
-fn look(address: &str, lane: u64) -> u64 {
-    let mut client = connect(address, 20);
-    let there = (0..LANE).map(|at| client.get(&key(lane, at)).expect("read"));
-    let there: Vec<u64> = there
-        .map(|value| value.map_or(0, |value| u64::from_le_bytes(value.try_into().expect("a number"))))
-        .collect();
-    let last = there.iter().copied().max().unwrap_or(0);
-    for (at, &number) in (0..).zip(&there) {
-        let want = (0..LANE).map(|back| last.saturating_sub(back)).find(|number| number % LANE == at);
-        assert_eq!(number, want.unwrap_or(0), "lane {lane}: {there:?} was never there at one moment");
-    }
-    last
-}
-
 fn connect(address: &str, seconds: u64) -> Client {
     let timeout = Duration::from_secs(seconds);
     let options = Options { timeout, connect_timeout: timeout, ..Options::default() };
     Client::connect(&address.parse().expect("an address"), options).expect("connected")
 }
-
-/// How long before a kill a write was acknowledged that must be there in `async` mode: the window, and what
-/// the server may be late by on a machine that is busy.
-const SETTLED: Duration = Duration::from_millis(1_500);
 
 /// The server is killed at any moment while three clients write, and started again. `LONGARM_KILLS` says how
 /// often; a test run has a few.
@@ -205,7 +151,10 @@ fn acknowledged_writes_outlive_kills_at_any_moment() {
             let flags = ["--data", &data, "--durability", durability, "--workers", "2"];
             let mut server = Server::start_at(directory, address, &flags);
             let address = server.address.clone();
-            let there = [0, 1, 2].map(|lane| look(&address, lane));
+            let there = [0, 1, 2].map(|lane| {
+                let mut client = connect(&address, 20);
+                look(lane, |key| client.get(key).expect("read"))
+            });
             for (lane, (known, last)) in lanes.iter().zip(there).enumerate() {
                 let least = if durability == "sync" { known.acknowledged } else { known.settled };
                 assert!(
@@ -219,7 +168,11 @@ fn acknowledged_writes_outlive_kills_at_any_moment() {
                     .map(|(lane, from)| {
                         scope.spawn({
                             let address = &address;
-                            move || write(address, lane, from)
+                            move || {
+                                // Once the server is gone there is nothing to wait for.
+                                let mut client = connect(address, 1);
+                                write(lane, from, |key, value| client.put(key, value).is_ok())
+                            }
                         })
                     })
                     .collect();

@@ -119,12 +119,13 @@ impl Group {
         }
     }
 
+    /// What a node said so far.
+    pub fn log(&self, node: usize) -> String {
+        std::fs::read_to_string(self.path(&format!("log{node}"))).unwrap_or_default()
+    }
+
     pub fn logs(&self) -> String {
-        let log = |node: usize| {
-            let said = std::fs::read_to_string(self.path(&format!("log{node}"))).unwrap_or_default();
-            format!("node {node}:\n{said}")
-        };
-        (1..=3).map(log).collect()
+        (1..=3).map(|node| format!("node {node}:\n{}", self.log(node))).collect()
     }
 
     /// Checks the loss of the leader and its return, as a user sees them.

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use crate::cluster::{self, Division, Group, NodeAt, numbers, parse_node};
+use crate::cluster::{self, Division, Durability, Group, NodeAt, numbers, parse_node};
 use crate::config::units::show_duration;
+use crate::flags::durability;
 use crate::output::{Exit, Failure, Output};
 use crate::times::Times;
 
@@ -28,6 +29,12 @@ pub struct InitArgs {
     #[arg(long, value_name = "N")]
     pub replicas: Option<usize>,
 
+    /// What an acknowledged write outlives: the loss of a minority of a group's nodes (`memory`), or of the
+    /// power of all of them, as each keeps its data on its disk, in --data (`sync`)
+    #[arg(long, value_name = "MODE", default_value = Durability::default().name())]
+    #[arg(value_parser = durability())]
+    pub durability: Durability,
+
     /// Its times
     #[command(flatten)]
     pub times: Times,
@@ -37,7 +44,7 @@ pub struct InitArgs {
 pub fn run(args: InitArgs, output: &mut Output) -> Result<Exit, Failure> {
     let nodes = args.nodes.len();
     let count = args.replicas.unwrap_or(if args.groups == 1 { nodes } else { nodes.min(3) });
-    let division = Division { groups: args.groups, replicas: count };
+    let division = Division { groups: args.groups, replicas: count, durability: args.durability };
     let cluster = cluster::draw(args.nodes, division, args.times.timing())?;
     let idle = cluster.nodes.iter().map(|node| node.node);
     let idle = numbers(idle.filter(|node| cluster.groups_on(*node).next().is_none()));
@@ -64,6 +71,7 @@ pub fn run(args: InitArgs, output: &mut Output) -> Result<Exit, Failure> {
             |group: &Group| json!({ "group": format!("{:016x}", group.id), "replicas": replicas(group) });
         output.value(&json!({
             "file": args.file.display().to_string(),
+            "durability": cluster.durability.name(),
             "groups": cluster.groups.iter().map(group).collect::<Vec<_>>(),
             "nodes": nodes.collect::<Vec<_>>(), "servers": servers, "client": client, "status": status,
         }))?;
@@ -74,7 +82,11 @@ pub fn run(args: InitArgs, output: &mut Output) -> Result<Exit, Failure> {
         1 => format!("a group of {count}"),
         groups => format!("{nodes} nodes, {groups} groups of {count}"),
     };
-    output.line(&format!("wrote {file} (mode 600): {what}, lease {lease}"))?;
+    let kept = match cluster.durability {
+        Durability::Memory => "data in memory",
+        Durability::Sync => "data on disk before it is acknowledged",
+    };
+    output.line(&format!("wrote {file} (mode 600): {what}, lease {lease}, {kept}"))?;
     output.line("copy it to the machine of each node, and start them there, one line each:")?;
     for server in &servers {
         output.line(&format!("  {server}"))?;

@@ -213,12 +213,12 @@ mod tests {
     use longarm_base::ReplicaId;
 
     use super::*;
-    use crate::cluster::{Division, parse_node};
+    use crate::cluster::{Division, Durability, parse_node};
     use crate::times::Times;
 
     fn three() -> Cluster {
         let nodes = ["1=tcp://a:1", "2=tcp://b:1", "3=tcp://c:1"].map(|text| parse_node(text).expect("one"));
-        let division = Division { groups: 1, replicas: 3 };
+        let division = Division { groups: 1, replicas: 3, durability: Durability::Memory };
         cluster::draw(nodes.to_vec(), division, Times::usual().timing()).expect("a cluster")
     }
 

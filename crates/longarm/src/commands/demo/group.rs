@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::cluster::NodeId;
+use crate::cluster::{Durability, NodeId};
 use longarm_base::random::SplitMix64;
 use longarm_client::{ClusterClient, Error, Scan};
 use longarm_host::{Mutex, now, sleep};
@@ -135,6 +135,7 @@ pub fn run(config: &Config, stop: Arc<AtomicBool>, output: &mut Output) -> Resul
         memory: MEMORY,
         workers: 1,
         ordered: true,
+        durability: Durability::Memory,
     })?;
     let mut config = config.clone();
     (config.cluster, config.secret_file) = (Some(replicas.file()), None);

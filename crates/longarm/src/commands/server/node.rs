@@ -4,10 +4,12 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use longarm_base::ReplicaId;
 use longarm_fabric::Address;
-use longarm_server::{FileVoteStore, GroupOptions};
+use longarm_server::{Durability, Durable, FileVoteStore, GroupOptions, ReplicaDirectory};
 
 use super::args::Args;
+use super::failure::start_failure;
 use crate::cluster::{self, Cluster, Group, NodeAt, NodeId};
 use crate::config::{Config, Origin};
 use crate::output::{Exit, Failure, Output};
@@ -58,6 +60,12 @@ impl Node {
             )
             .hint("--tls-server-ca names the authority that signed the certificates of the others"));
         }
+        if args.accept_damage {
+            let text = "--accept-damage is of a server alone: a replica would lead without what it lacks";
+            return Err(wrong(text.into()).hint(
+                "move the node's data directory away and start it: the others give it all that they have",
+            ));
+        }
         let dir = config.data.clone().unwrap_or_else(|| beside(path, number));
         Ok(Some(Node { cluster, at, joins: args.join, dir }))
     }
@@ -65,11 +73,13 @@ impl Node {
     /// Gives the settings with the node's address. Warns of a setting that is not for one server to say,
     /// since the cluster decides it.
     pub fn config(&self, config: &Config, output: &mut Output) -> Config {
-        if config.origin("lease") != Origin::Default {
-            output.warn(&format!(
-                "lease ({}) is not used: a cluster's is in its file, and the same for all",
-                config.origin("lease")
-            ));
+        for key in ["lease", "durability", "loss_window"] {
+            if config.origin(key) != Origin::Default {
+                output.warn(&format!(
+                    "{key} ({}) is not used: what holds for a cluster is in its file, and the same for all",
+                    config.origin(key)
+                ));
+            }
         }
         config.listening_at(self.at.address.clone())
     }
@@ -89,18 +99,52 @@ impl Node {
             Failure::io("make the directory", &self.dir, &error)
                 .hint("--data names another; a replica needs what it promised again")
         })?;
+        let (replica, vote_store) =
+            (group.on(self.at.node).expect("the node has a replica of it"), Arc::new(vote_store));
+        let durable = self.durable(group, replica, vote_store.clone())?;
         Ok(GroupOptions {
             id: group.id,
-            replica: group.on(self.at.node).expect("the node has a replica of it"),
+            replica,
             members: self.cluster.members_of(group),
             joins: self.joins,
             first: group.replicas.first().map(|one| one.replica),
             timing: self.cluster.timing,
             sum_key: group.sum_key,
             hash_key: group.hash_key,
-            vote_store: Arc::new(vote_store),
-            durable: None,
+            vote_store,
+            durable,
         })
+    }
+
+    /// The disk of a replica, where the cluster keeps its data: its arena is beside what it promised; if the
+    /// node has replicas of several groups, in a directory of each group.
+    fn durable(
+        &self,
+        group: &Group,
+        replica: ReplicaId,
+        votes: Arc<FileVoteStore>,
+    ) -> Result<Option<Durable>, Failure> {
+        let dir = match self.cluster.groups.len() {
+            1 => self.dir.clone(),
+            _ => self.dir.join(format!("group-{:016x}", group.id)),
+        };
+        if self.cluster.durability == cluster::Durability::Memory {
+            let arena = dir.join("arena");
+            if arena.exists() {
+                let text = format!(
+                    "{} has data that this node kept, and by its file the cluster keeps none",
+                    arena.display()
+                );
+                return Err(Failure::new(Exit::Usage, text).hint(
+                    "put `durability = \"sync\"` back into the cluster's file; or, to begin without data, \
+                     remove the data directory of each node",
+                ));
+            }
+            return Ok(None);
+        }
+        let disk = ReplicaDirectory::open(&dir, group.id, replica, votes);
+        let disk = Arc::new(disk.map_err(|error| start_failure(&error))?);
+        Ok(Some(Durable { durability: Durability::Sync, disk, accept_damage: false }))
     }
 
     /// The number of groups of which the node has replicas.

@@ -6,7 +6,7 @@ use longarm_base::Nanos;
 use longarm_client::Address;
 use longarm_server::Timing;
 
-use crate::cluster::{self, Division, NodeAt, NodeId};
+use crate::cluster::{self, Division, Durability, NodeAt, NodeId};
 use crate::output::Failure;
 
 /// The times of the group. Nothing is meant to fail here, but clients, replicas and all else that runs share
@@ -19,7 +19,11 @@ const TIMING: Timing = Timing {
 };
 
 /// Writes the file of a new group of these members into `directory`, and gives the arguments of each.
-pub fn arguments(members: &[Address], directory: &Path) -> Result<Vec<Vec<String>>, Failure> {
+pub fn arguments(
+    members: &[Address],
+    durability: Durability,
+    directory: &Path,
+) -> Result<Vec<Vec<String>>, Failure> {
     let file = directory.join("group.toml");
     let node = |(address, node): (&Address, u32)| NodeAt { node: NodeId(node), address: address.clone() };
     let nodes: Vec<NodeAt> = members.iter().zip(1..).map(node).collect();
@@ -28,7 +32,7 @@ pub fn arguments(members: &[Address], directory: &Path) -> Result<Vec<Vec<String
         ["--cluster", &file, "--node", &node].map(String::from).to_vec()
     };
     let arguments = nodes.iter().map(words).collect();
-    let one = Division { groups: 1, replicas: members.len() };
+    let one = Division { groups: 1, replicas: members.len(), durability };
     cluster::create(&cluster::draw(nodes, one, TIMING)?, &file)?;
     Ok(arguments)
 }

@@ -20,8 +20,9 @@ use process::{Directory, LOOK_AGAIN, Process};
 use super::args::{Args, Transport};
 use super::nic;
 use super::plan::{replicas, value_max};
+use crate::cluster::Durability;
 use crate::config::settings::SETTINGS;
-use crate::config::{Config, Origin};
+use crate::config::{self, Config, Origin};
 use crate::connect;
 use crate::output::{Exit, Failure};
 
@@ -44,6 +45,8 @@ struct Place {
     ip: IpAddr,
     /// One is a server without a group, more are a group.
     replicas: usize,
+    /// What their acknowledged writes outlive.
+    durability: Durability,
 }
 
 impl Place {
@@ -53,7 +56,17 @@ impl Place {
             Transport::Shm | Transport::Tcp => Ipv4Addr::LOCALHOST.into(),
             Transport::Verbs => nic::address(args, config)?,
         };
-        Ok(Place { transport, ip, replicas: usize::from(replicas) })
+        let durability = match (&config.data, config.durability) {
+            (Some(_), config::Durability::Async) if replicas > 1 => {
+                let origin = config.origin("durability");
+                let text = format!("durability ({origin}): a group keeps its data in sync mode alone");
+                let hint = "add --durability sync, or leave --data out";
+                return Err(Failure::new(Exit::Usage, text).hint(hint));
+            }
+            (Some(_), config::Durability::Sync) => Durability::Sync,
+            _ => Durability::Memory,
+        };
+        Ok(Place { transport, ip, replicas: usize::from(replicas), durability })
     }
 
     fn label(self) -> String {
@@ -79,7 +92,7 @@ impl Place {
         let addresses = self.addresses(directory)?;
         let arguments = match &addresses[..] {
             [address] => vec![vec!["--address".into(), address.to_string()]],
-            members => group::arguments(members, directory.path())?,
+            members => group::arguments(members, self.durability, directory.path())?,
         };
         Ok(Servers { addresses, arguments })
     }
@@ -265,10 +278,14 @@ impl Running {
             let directory = Directory::new()?;
             let servers = place.servers(&directory)?;
             let data = data.map(Directory::new_in).transpose()?;
-            let kept = data.iter().flat_map(|data| ["--data".into(), data.path().display().to_string()]);
-            let arguments: Vec<String> = arguments.iter().cloned().chain(kept).collect();
-            let start = |own: &Vec<String>| Process::spawn(&directory, &[&arguments[..], own].concat());
-            let processes = servers.arguments.iter().map(start).collect::<Result<Vec<_>, _>>()?;
+            let kept = |number: usize| {
+                let dir = data.as_ref().map(|data| data.path().join(number.to_string()));
+                dir.map_or(Vec::new(), |dir| vec!["--data".into(), dir.display().to_string()])
+            };
+            let start = |(number, own): (usize, &Vec<String>)| {
+                Process::spawn(&directory, &[arguments, own, &kept(number)].concat())
+            };
+            let processes = servers.arguments.iter().enumerate().map(start).collect::<Result<Vec<_>, _>>()?;
             let factory = servers.factory(place.label(), client);
             let mut running = Running { processes, factory, _directory: directory, _data: data };
             match running.wait_until_ready() {

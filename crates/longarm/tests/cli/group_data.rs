@@ -1,0 +1,147 @@
+//! A group that keeps its data, as a new user tries it: all nodes killed at once, one that lost its
+//! directory, and directories and files that do not go together.
+
+use std::path::Path;
+use std::time::Duration;
+
+use longarm_client::{ClusterClient, Options, Topology};
+use rustix::process::Signal;
+
+use crate::group::{Group, TIMES, in_sync};
+use crate::harness::{contents, make_tree};
+use crate::lanes::{Lane, look, write};
+
+fn shm(node: usize, directory: &Path) -> String {
+    format!("shm:{}", directory.join(format!("s{node}")).display())
+}
+
+fn group(more: &[&str]) -> Group {
+    let options = [&TIMES[..], &["--durability", "sync"], more].concat();
+    Group::init(Vec::new(), &options, shm)
+}
+
+fn kill_all(group: &mut Group) {
+    (1..=3).for_each(|node| group.signal(node, Signal::KILL));
+    (1..=3).for_each(|node| _ = group.end(node, Signal::KILL));
+}
+
+#[test]
+fn what_a_group_acknowledged_is_there_after_all_its_nodes_were_killed() {
+    let mut group = group(&[]);
+    let tree = group.path("tree");
+    make_tree(&tree);
+    group.start_all();
+    group.client(&["load", &tree.display().to_string()]);
+    group.client(&["put", "gone", "x"]);
+    group.client(&["del", "gone"]);
+    for life in 0..4 {
+        group.client(&["put", "life", &life.to_string()]);
+        if life % 2 == 0 {
+            kill_all(&mut group);
+        } else {
+            (1..=3).for_each(|node| assert_eq!(group.end(node, Signal::TERM), Some(0), "{}", group.logs()));
+        }
+        group.start_all();
+        assert_eq!(group.client(&["get", "life"]), life.to_string());
+        let out = group.path(&format!("out-{life}"));
+        group.client(&["dump", "--format", "tree", "--output", &out.display().to_string()]);
+        std::fs::remove_file(out.join("life")).expect("it was dumped, too");
+        assert_eq!(contents(&out), contents(&tree), "life {life}\n{}", group.logs());
+    }
+    assert!(group.logs().contains("and its data (sync), are kept in"), "{}", group.logs());
+}
+
+fn connect(group: &Group, seconds: u64) -> ClusterClient {
+    let nodes = [1, 2, 3].map(|node| format!("shm:{}", group.path(&format!("s{node}")).display()));
+    let nodes = nodes.map(|address| address.parse().expect("an address"));
+    let timeout = Duration::from_secs(seconds);
+    let options = Options { timeout, connect_timeout: timeout, ..Options::default() };
+    ClusterClient::new(Topology::of_one(nodes.to_vec()), options)
+}
+
+/// All nodes are killed at any moment, in any order, while three clients write, and started again.
+/// `LONGARM_KILLS` says how often; a test run has a few.
+#[test]
+fn acknowledged_writes_of_a_group_outlive_kills_of_all_its_nodes() {
+    let kills: u64 = std::env::var("LONGARM_KILLS").map_or(3, |kills| kills.parse().expect("a number"));
+    let mut group = group(&[]);
+    let mut lanes = [Lane::default(); 3];
+    for kill in 0..kills {
+        group.start_all();
+        let mut client = connect(&group, 20);
+        let client = client.group(0).expect("connected");
+        let there = [0, 1, 2].map(|lane| look(lane, |key| client.get(key).expect("read")));
+        for (lane, (known, last)) in lanes.iter().zip(there).enumerate() {
+            let least = known.acknowledged;
+            let logs = group.logs();
+            assert!(
+                (least..=known.sent).contains(&last),
+                "lane {lane}: {last} is there, {least} was acknowledged\n{logs}"
+            );
+        }
+        std::thread::scope(|scope| {
+            let writer = |(lane, from): (u64, u64)| {
+                let group = &group;
+                scope.spawn(move || {
+                    // Once the group is gone there is nothing to wait for.
+                    let mut client = connect(group, 1);
+                    let client = client.group(0).expect("connected");
+                    write(lane, from, |key, value| client.put(key, value).is_ok())
+                })
+            };
+            let writers: Vec<_> = (0..).zip(there).map(writer).collect();
+            std::thread::park_timeout(Duration::from_millis(40 + kill * 137 % 400));
+            (0..3).for_each(|at| group.signal(1 + (at + kill as usize) % 3, Signal::KILL));
+            for (known, writer) in lanes.iter_mut().zip(writers) {
+                *known = writer.join().expect("it wrote");
+            }
+        });
+        kill_all(&mut group);
+    }
+    assert!(lanes.iter().all(|lane| lane.acknowledged > 0), "{}", group.logs());
+}
+
+/// Starts a node that does not come up; what it says, and its exit code.
+fn refused(group: &mut Group, node: usize, more: &[&str]) -> (String, Option<i32>) {
+    let before = group.log(node).len();
+    group.start_with(node, more);
+    // It ends by itself, and a signal comes too late.
+    std::thread::park_timeout(Duration::from_millis(1_000));
+    let code = group.end(node, Signal::TERM);
+    (group.log(node)[before..].to_string(), code)
+}
+
+#[test]
+fn a_node_that_lost_its_directory_is_given_all_and_others_directories_are_refused() {
+    let mut group = group(&[]);
+    group.start_all();
+    group.client(&["put", "greeting", "hello"]);
+    let leader = group.until("leader", |_| true);
+    let lost = 1 + leader % 3;
+    group.end(lost, Signal::KILL);
+    let dir = |node: usize| format!("g.toml.node-{node}");
+    std::fs::rename(group.path(&dir(lost)), group.path("away")).expect("moved");
+    group.start(lost);
+    let again = |node: usize| group.log(node).matches("is in sync in term").count() == 2;
+    group.until("group in sync again", |status| in_sync(status) == 3 && again(lost));
+    // What it was given is on its disk: it and one more are a majority.
+    let other = (1..=3).find(|node| ![lost, leader].contains(node)).expect("three");
+    kill_all(&mut group);
+    [lost, other].iter().for_each(|node| group.start(*node));
+    assert_eq!(group.client(&["get", "greeting"]), "hello", "{}", group.logs());
+    [lost, other].iter().for_each(|node| _ = group.end(*node, Signal::TERM));
+
+    let taken = group.path(&dir(other)).display().to_string();
+    let (said, code) = refused(&mut group, lost, &["--data", &taken]);
+    assert!(code == Some(7) && said.contains("name the directory of this node"), "{code:?} {said}");
+    let (said, code) = refused(&mut group, lost, &["--accept-damage", "--data", &taken]);
+    assert!(code == Some(2) && said.contains("the others give it all"), "{code:?} {said}");
+    let arena = group.path(&dir(lost)).join("arena");
+    std::fs::remove_file(arena).expect("removed");
+    let (said, code) = refused(&mut group, lost, &[]);
+    assert!(code == Some(7) && said.contains("arena is missing"), "{code:?} {said}");
+    let file = std::fs::read_to_string(group.path("g.toml")).expect("read");
+    std::fs::write(group.path("g.toml"), file.replace("durability = \"sync\"\n", "")).expect("written");
+    let (said, code) = refused(&mut group, other, &[]);
+    assert!(code == Some(2) && said.contains("put `durability = \"sync\"` back"), "{code:?} {said}");
+}
