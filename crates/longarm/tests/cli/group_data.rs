@@ -1,6 +1,7 @@
 //! A group that keeps its data, as a new user tries it: all nodes killed at once, one that lost its
 //! directory, and directories and files that do not go together.
 
+use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,9 +16,15 @@ fn shm(node: usize, directory: &Path) -> String {
     format!("shm:{}", directory.join(format!("s{node}")).display())
 }
 
-fn group(more: &[&str]) -> Group {
-    let options = [&TIMES[..], &["--durability", "sync"], more].concat();
-    Group::init(Vec::new(), &options, shm)
+fn group(address: impl Fn(usize, &Path) -> String) -> Group {
+    let options = [&TIMES[..], &["--durability", "sync"]].concat();
+    Group::init(Vec::new(), &options, address)
+}
+
+/// Addresses at ports that were free a moment ago.
+fn tcp() -> [String; 3] {
+    let held = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
+    held.map(|listener| format!("tcp://{}", listener.local_addr().expect("bound")))
 }
 
 fn kill_all(group: &mut Group) {
@@ -27,7 +34,7 @@ fn kill_all(group: &mut Group) {
 
 #[test]
 fn what_a_group_acknowledged_is_there_after_all_its_nodes_were_killed() {
-    let mut group = group(&[]);
+    let mut group = group(shm);
     let tree = group.path("tree");
     make_tree(&tree);
     group.start_all();
@@ -52,11 +59,10 @@ fn what_a_group_acknowledged_is_there_after_all_its_nodes_were_killed() {
 }
 
 fn connect(group: &Group, seconds: u64) -> ClusterClient {
-    let nodes = [1, 2, 3].map(|node| format!("shm:{}", group.path(&format!("s{node}")).display()));
-    let nodes = nodes.map(|address| address.parse().expect("an address"));
+    let topology = Topology::read(group.path("g.toml")).expect("the cluster's file");
     let timeout = Duration::from_secs(seconds);
     let options = Options { timeout, connect_timeout: timeout, ..Options::default() };
-    ClusterClient::new(Topology::of_one(nodes.to_vec()), options)
+    ClusterClient::new(topology, options)
 }
 
 /// All nodes are killed at any moment, in any order, while three clients write, and started again.
@@ -64,7 +70,12 @@ fn connect(group: &Group, seconds: u64) -> ClusterClient {
 #[test]
 fn acknowledged_writes_of_a_group_outlive_kills_of_all_its_nodes() {
     let kills: u64 = std::env::var("LONGARM_KILLS").map_or(3, |kills| kills.parse().expect("a number"));
-    let mut group = group(&[]);
+    let addresses = tcp();
+    outlives_kills(group(shm), kills);
+    outlives_kills(group(|node, _| addresses[node - 1].clone()), kills);
+}
+
+fn outlives_kills(mut group: Group, kills: u64) {
     let mut lanes = [Lane::default(); 3];
     for kill in 0..kills {
         group.start_all();
@@ -113,7 +124,7 @@ fn refused(group: &mut Group, node: usize, more: &[&str]) -> (String, Option<i32
 
 #[test]
 fn a_node_that_lost_its_directory_is_given_all_and_others_directories_are_refused() {
-    let mut group = group(&[]);
+    let mut group = group(shm);
     group.start_all();
     group.client(&["put", "greeting", "hello"]);
     let leader = group.until("leader", |_| true);
