@@ -16,7 +16,7 @@ use crate::options::StartError;
 use crate::vote_store::{FileVoteStore, VoteStore, appear, make_dir, signed};
 
 /// The name of the file that says whose directory it is.
-const IDENTITY: &str = "identity";
+pub(super) const IDENTITY: &str = "identity";
 /// The key of its checksum, which guards against damage, not against people.
 const SUM_KEY: u64 = 0x6964_656E_7469_7479;
 
@@ -38,7 +38,8 @@ impl Identity {
         signed(SUM_KEY, format!("longarm-data 1 {id:016x} {sum_key:016x} {hash_key:016x}"))
     }
 
-    fn parse(text: &str) -> Option<Identity> {
+    /// What is in the file of this text, if it is as it was written.
+    pub fn parse(text: &str) -> Option<Identity> {
         let words: Vec<_> = text.trim_end().split(' ').collect();
         let ["longarm-data", "1", id, sum_key, hash_key, _] = words[..] else { return None };
         let number = |word| u64::from_str_radix(word, 16).ok();
@@ -124,14 +125,14 @@ impl DiskSource for Directory {
 }
 
 /// Makes the file, which appears at once, and whole.
-fn make(dir: &Path, identity: &Identity) -> std::io::Result<()> {
+pub(super) fn make(dir: &Path, identity: &Identity) -> std::io::Result<()> {
     let fresh = dir.join("identity.new");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
     file.write_all(identity.text().as_bytes())?;
     appear(&file, &fresh, &dir.join(IDENTITY))
 }
 
-fn lock(file: &File) -> std::io::Result<()> {
+pub(super) fn lock(file: &File) -> std::io::Result<()> {
     Ok(rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)?)
 }
 

@@ -166,7 +166,6 @@ fn options(args: &Args, config: &Config) -> Result<ServerOptions, Failure> {
         tls: tls(config)?,
         verbs: config.verbs.transport(),
         data: data(args, config),
-        arena_dir: config.arena_dir.clone(),
         log: longarm_server::Log::new(move |line| match line.notice {
             Notice::Fault => remark(&fault(line.text)),
             _ if level >= Log::Warn => remark(line.text),
@@ -212,10 +211,6 @@ fn announce(server: &Server, config: &Config, node: Option<&Node>) {
         };
         say(config, Log::Info, &format!("listening at {address} ({how}), pid {pid}{who}"));
     }
-    let place = match &config.arena_dir {
-        Some(dir) => format!(", kept in {}", dir.display()),
-        None => String::new(),
-    };
     let lease = node.map_or(config.lease, |node| {
         let dir = node.dir().display();
         say(config, Log::Info, &format!("{}: what it promises is kept in {dir}", node.name()));
@@ -229,7 +224,7 @@ fn announce(server: &Server, config: &Config, node: Option<&Node>) {
         config,
         Log::Info,
         &format!(
-            "memory {}{shared}{place}, slots of {} bytes{}, lease {}, {} worker{}, eviction {}, login {}",
+            "memory {}{shared}, slots of {} bytes{}, lease {}, {} worker{}, eviction {}, login {}",
             show_size(config.memory),
             config.slot.bytes(),
             if config.index_updates == Updates::OutOfPlace { " out of place" } else { "" },
@@ -280,9 +275,7 @@ fn start_failure(error: &StartError) -> Failure {
             failure.hint("`longarm doctor` shows the memory and huge pages of this machine")
         }
         StartError::Index { .. } => failure.hint("raise --memory or lower --expected-items"),
-        StartError::Directory { .. } => {
-            failure.hint("--data wants a directory of its own, and --arena-dir one without an arena in it")
-        }
+        StartError::Directory { .. } => failure.hint("--data wants a directory of its own"),
         StartError::Disk(DiskError::Damaged { .. }) => failure.hint(
             "--accept-damage starts without what is damaged; a copy of the directory, made first, keeps it",
         ),

@@ -2,6 +2,7 @@
 //!
 //! Every wait is bounded, and every process is ended by its guard, also when a test fails.
 
+mod backup;
 mod bench;
 mod cluster;
 mod data;
@@ -9,7 +10,6 @@ mod demo;
 mod group;
 mod harness;
 mod load;
-mod saved;
 mod scan;
 mod server;
 mod values;
