@@ -1,7 +1,7 @@
 //! A backup that is read: with the older ones that it rests on.
 
 use std::collections::BTreeSet;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use crate::error::BackupError;
@@ -129,10 +129,7 @@ fn older(manifest: &Manifest, wanted: Option<BTreeSet<UseName>>) -> BTreeSet<Use
 impl Opened {
     fn open(dir: &Path) -> Result<Opened, BackupError> {
         let path = dir.join(MANIFEST);
-        let file = std::fs::File::open(&path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound if dir.is_dir() => BackupError::Incomplete { path: dir.into() },
-            _ => BackupError::io("open", &path, error),
-        })?;
+        let file = std::fs::File::open(&path).map_err(|error| not_opened(dir, &path, error))?;
         let mut bytes = Vec::new();
         let read = file.take(BYTES_MAX).read_to_end(&mut bytes);
         read.map_err(|error| BackupError::io("read", &path, error))?;
@@ -164,6 +161,18 @@ impl Opened {
             return Err(BackupError::Unrelated { path: parent.dir, what });
         }
         Ok(Some(parent))
+    }
+}
+
+/// Why there is no manifest in a directory.
+fn not_opened(dir: &Path, manifest: &Path, error: std::io::Error) -> BackupError {
+    let path = dir.to_path_buf();
+    match error.kind() {
+        ErrorKind::NotFound if dir.join("identity").exists() => BackupError::OfServer { path },
+        ErrorKind::NotFound if dir.is_dir() => BackupError::Incomplete { path },
+        ErrorKind::NotFound => BackupError::Absent { path },
+        ErrorKind::NotADirectory => BackupError::Stream { path },
+        _ => BackupError::io("open", manifest, error),
     }
 }
 

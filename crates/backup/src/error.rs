@@ -27,6 +27,36 @@ pub enum BackupError {
         /// What it holds.
         name: String,
     },
+    /// A file is where a directory is to be made.
+    #[error("{path} is a file, and not a directory. Name a new directory, or an empty one")]
+    NotDirectory {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Nothing is there.
+    #[error("{path} does not exist: name the directory of a backup")]
+    Absent {
+        /// Where a backup was looked for.
+        path: PathBuf,
+    },
+    /// A file is where the directory of a backup is looked for.
+    #[error(
+        "{path} is a file, and a backup is a directory. One that was written as a stream is read from stdin: \
+         name `-`, and add `< {path}`"
+    )]
+    Stream {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The directory is one of a server.
+    #[error(
+        "{path} is the data directory of a server, and no backup: `longarm server --data {path}` starts from \
+         it, and `longarm backup` then makes one"
+    )]
+    OfServer {
+        /// The directory.
+        path: PathBuf,
+    },
     /// There is no manifest, which comes last.
     #[error("{path} has no manifest: it is no backup, or one that was not completed. Take another one")]
     Incomplete {

@@ -10,6 +10,9 @@ use crate::frame::Frame;
 use crate::manifest::{Manifest, Part};
 use crate::parts::{LAST, MANIFEST, PART, PART_BYTES, STREAM, header, part_path};
 
+/// What messages call a stream that is written.
+const STDOUT: &str = "stdout";
+
 /// Where the bytes go.
 enum To {
     /// A directory, and whether it was made for this.
@@ -34,7 +37,7 @@ impl Target {
 
     /// A stream.
     pub fn stream(mut to: Box<dyn Write + Send>) -> Result<Target, BackupError> {
-        to.write_all(STREAM).map_err(|error| BackupError::io("write to", Path::new("-"), error))?;
+        to.write_all(STREAM).map_err(|error| BackupError::io("write to", Path::new(STDOUT), error))?;
         Ok(Target::over(To::Stream(to)))
     }
 
@@ -46,7 +49,7 @@ impl Target {
     fn name(&self) -> &Path {
         match &self.to {
             To::Directory(dir, _) => dir,
-            To::Stream(_) => Path::new("-"),
+            To::Stream(_) => Path::new(STDOUT),
         }
     }
 
@@ -74,7 +77,7 @@ impl Target {
             To::Directory(dir, _) => write_file(&part_path(dir, self.parts.len()), &self.buffer)?,
             To::Stream(to) => {
                 let written = to.write_all(&head).and_then(|()| to.write_all(&self.buffer));
-                written.map_err(|error| BackupError::io("write to", Path::new("-"), error))?;
+                written.map_err(|error| BackupError::io("write to", Path::new(STDOUT), error))?;
             }
         }
         self.parts.push(part);
@@ -134,8 +137,10 @@ fn write_file(path: &Path, bytes: &[u8]) -> Result<(), BackupError> {
 /// Makes a directory, or takes one that is empty. Whether it was made.
 pub(crate) fn make_empty(dir: &Path) -> Result<bool, BackupError> {
     let made = !dir.exists();
-    let created = DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    created.map_err(|error| BackupError::io("make", dir, error))?;
+    if !made && !dir.is_dir() {
+        return Err(BackupError::NotDirectory { path: dir.into() });
+    }
+    make_dir(dir).map_err(|error| BackupError::io("make", dir, error))?;
     let mut files = dir.read_dir().map_err(|error| BackupError::io("read", dir, error))?;
     let foreign = files.find_map(|file| Some(file.ok()?.file_name()).filter(|name| name != "lost+found"));
     match foreign {
@@ -145,4 +150,14 @@ pub(crate) fn make_empty(dir: &Path) -> Result<bool, BackupError> {
         }
         None => Ok(made),
     }
+}
+
+/// Makes a directory that others may not enter, and those above it that are not there. A directory is on disk
+/// when the one above it is.
+fn make_dir(dir: &Path) -> std::io::Result<()> {
+    let above = dir.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
+    let Some(above) = above.filter(|_| !dir.is_dir()) else { return Ok(()) };
+    make_dir(above)?;
+    DirBuilder::new().mode(0o700).create(dir)?;
+    File::open(above)?.sync_all()
 }

@@ -10,9 +10,11 @@ use crate::output::{Exit, Failure};
 pub fn failure(error: &BackupError) -> Failure {
     let exit = match error {
         error if error.is_damage() => Exit::Corrupt,
-        BackupError::NotEmpty { .. } | BackupError::Unrelated { .. } | BackupError::TooSmall { .. } => {
+        BackupError::NotEmpty { .. } | BackupError::NotDirectory { .. } | BackupError::Absent { .. } => {
             Exit::Usage
         }
+        BackupError::Stream { .. } | BackupError::OfServer { .. } => Exit::Usage,
+        BackupError::Unrelated { .. } | BackupError::TooSmall { .. } => Exit::Usage,
         _ => Exit::System,
     };
     Failure::new(exit, error.to_string())
@@ -41,6 +43,7 @@ pub fn to_text(checked: &Checked) -> String {
     let manifest = &checked.manifest;
     let older = match checked.backups {
         1 => String::new(),
+        2 => ", with an older one that it rests on".to_string(),
         count => format!(", with {} older ones that it rests on", human::count(count as u64 - 1)),
     };
     format!(

@@ -9,8 +9,8 @@
 //!   written. [`follow`]: the scribe of a follower, which reports at the leader's [`desk`].
 //! - [`new_directory`]: a directory that is made of a backup. [`look`]: a directory that is looked at, and
 //!   not changed.
-//! - [`gate`]: what these threads and those of the term share: how much is on disk, and until when more may be
-//!   written.
+//! - [`gate`]: what these threads and those of the term share: how much is on disk, and until when more may
+//!   be written.
 
 pub(crate) mod desk;
 pub(crate) mod directory;

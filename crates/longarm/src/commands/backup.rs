@@ -38,10 +38,10 @@ const ROOM_EVERY: Duration = Duration::from_millis(1);
 pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     let began = Instant::now();
     let older = args.since.as_deref().map(Chain::open).transpose().map_err(|e| backups::failure(&e))?;
+    let group = group(&args, config)?;
     let since = args.since.as_deref().zip(older.as_ref().map(Chain::manifest));
     let since_place = since.map(|(dir, manifest)| rests_on(dir, manifest)).transpose()?;
     let mut cluster = connect::connect(config, "longarm backup")?;
-    let group = group(&args, config)?;
     let client = cluster.group(group).map_err(|error| connect::failure(&error, config))?;
     let failed = |error| copy_failure(error, config, args.since.as_deref());
     let leader = Leader::of(client).map_err(|error| connect::failure(&error, config))?;
@@ -58,6 +58,10 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
 fn group(args: &Args, config: &Config) -> Result<usize, Failure> {
     match &config.cluster {
         Some(file) => operator::chosen(&crate::cluster::read(file)?, file, args.group),
+        None if args.group.is_some() => {
+            let text = "--group goes with --cluster: there is one group at an address";
+            Err(Failure::new(Exit::Usage, text.to_string()).hint("leave it out, or name the cluster's file"))
+        }
         None => Ok(0),
     }
 }

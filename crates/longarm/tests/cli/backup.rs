@@ -276,6 +276,45 @@ fn what_is_damaged_or_in_use_or_no_backup_is_named() {
 }
 
 #[test]
+fn what_is_no_backup_and_no_place_for_one_is_named_with_what_to_do() {
+    let home = TempDir::new().expect("a directory");
+    let at = |name: &str| arg(&home.path().join(name));
+    let server = start("shm", &home.path().join("data"));
+    server.ok(&["put", "key", "value"]);
+    std::fs::write(at("file"), "no backup").expect("written");
+    let refused = |err: &str, code: i32, part: &str| {
+        assert!(code == 2 && err.contains(part), "{part}: {code} {err}");
+    };
+    let asked = |args: &[&str], part: &str| {
+        let (_, err, code) = server.run_with(args, b"");
+        refused(&err, code, part);
+    };
+    let tried = |args: &[&str], part: &str| {
+        let (_, err, code) = run(args, b"");
+        refused(&err, code, part);
+    };
+    let no_directory = "file is a file, and not a directory. Name a new";
+    asked(&["backup", &at("file")], no_directory);
+    asked(&["backup", &at("b"), "--group", "2"], "--group goes with --cluster");
+    for (name, part) in [
+        ("none", "none does not exist: name the directory of a backup"),
+        ("file", "file is a file, and a backup is a directory. One that was written as a stream"),
+        ("data", "data is the data directory of a server, and no backup"),
+    ] {
+        asked(&["backup", &at("b"), "--since", &at(name)], part);
+        tried(&["restore", &at(name), "--data", &at("d")], part);
+        if name != "data" {
+            tried(&["check", &at(name)], part);
+        }
+    }
+    assert!(!Path::new(&at("b")).exists() && !Path::new(&at("d")).exists(), "nothing is left behind");
+    // Directories above it are made, too.
+    server.ok(&["backup", &at("a/b/c")]);
+    ok(&["check", &at("a/b/c")]);
+    tried(&["restore", &at("a/b/c"), "--data", &at("file")], no_directory);
+}
+
+#[test]
 fn a_server_without_a_trace_of_deletes_is_refused_and_so_is_a_full_target() {
     let server = Server::start(&[]);
     let (_, err, code) = server.run_with(&["backup", &arg(&server.path("b"))], b"");
@@ -320,7 +359,7 @@ fn a_group_without_disks_is_backed_up_from_its_leader() {
     group.until("new leader", |status| status["leader"] != first && in_sync(status) == 2);
     // The next leader has full segments of the term before, and the others are copied anew.
     group.client(&["backup", "b2", "--since", "b"]);
-    assert!(group.run(&["check", "b2"]).0.contains("with 1 older ones"));
+    assert!(group.run(&["check", "b2"]).0.contains("with an older one"));
     let (out, err, code) = group.run(&["restore", "b2", "--data", "d"]);
     assert_eq!(code, 0, "{out} {err}");
     let again = start("shm", &group.path("d"));
