@@ -4,8 +4,8 @@
 //!   go of each. It is told how to READ and to ask by a [`Source`], and knows no connection, thread or clock.
 //! - A [`Frame`] is what a backup has of a segment. A [`Target`] takes frames, in parts of 8 MiB with a sum
 //!   each, in a directory or on a stream; the [`Manifest`] comes last.
-//! - [`Chain`] reads a backup, with the older ones that it rests on. [`restore`] makes a data directory of
-//!   it, [`check`] looks at every byte.
+//! - [`Chain`] reads a backup, with the older ones that it rests on. [`restore()`] makes a data directory of
+//!   it, [`check()`] looks at every byte.
 //!
 //! A backup has no key of the store that it is of: its sums are SHA-256, and whoever knows the keys of a
 //! cluster could forge entries.
