@@ -286,7 +286,18 @@ const MUTANTS: &[(&str, Finder)] = &[
         "LeaveHidden",
         Test("longarm-index", "hash::tests::images::what_was_acknowledged_or_seen_outlives_a_loss_of_power"),
     ),
+    ("ListFirst", Test("longarm-backup", BETWEEN_STEPS)),
+    ("LetGoUncopied", Test("longarm-backup", BETWEEN_STEPS)),
+    ("TakeBeyond", Test("longarm-backup", "tests::model::what_is_above_its_version_is_left_out")),
+    (
+        "HoldForever",
+        Test("longarm-server", "backup::tests::a_segment_waits_for_a_backup_no_longer_than_it_may"),
+    ),
 ];
+
+/// What happens at any three steps of a backup.
+const BETWEEN_STEPS: &str = "tests::model::\
+                             whatever_happens_between_its_steps_a_backup_is_what_was_held_at_its_version";
 
 /// The programs that find these faults. What ships is never linked with faults; what tests are built from is.
 pub struct Finders {

@@ -253,6 +253,14 @@ pub enum Mutant {
     SkipWiped,
     /// Records that a loss of power left hidden stay so (decision 48).
     LeaveHidden,
+    /// A backup reads which segments there are before it has the version that it is of (M16).
+    ListFirst,
+    /// A backup lets go of a segment before it is copied (M16).
+    LetGoUncopied,
+    /// A backup takes what is above its version (M16).
+    TakeBeyond,
+    /// A segment waits for a backup for ever (M16).
+    HoldForever,
 }
 
 impl Mutant {

@@ -107,6 +107,13 @@ pub enum Error {
     /// The token does not say where this scan goes on.
     #[error("no token of this scan: {0}")]
     Token(&'static str),
+    /// The server, or the leader of its group, takes no part in a backup; the text says why.
+    #[error("no backup can be made: {0}")]
+    NoBackup(&'static str),
+    /// A backup that was being made is not kept for any more; the text says why. What was copied is no
+    /// backup.
+    #[error("the backup was given up: {0}")]
+    BackupOver(&'static str),
     /// The server sent or shows something that is not this protocol.
     #[error("protocol error: {0}")]
     Protocol(String),
@@ -138,6 +145,8 @@ impl Error {
             | Error::NoPage(_)
             | Error::SnapshotGone(_)
             | Error::Token(_)
+            | Error::NoBackup(_)
+            | Error::BackupOver(_)
             | Error::Full => false,
         }
     }

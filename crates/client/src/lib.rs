@@ -47,6 +47,7 @@
 #![forbid(unsafe_code)]
 
 mod ask;
+mod backup;
 mod batch;
 mod cache;
 mod calendar;
@@ -73,6 +74,7 @@ mod topology;
 mod walk;
 mod write;
 
+pub use backup::Begun;
 pub use client::Client;
 pub use cluster::{ClusterClient, ClusterScan, ClusterSnapshot};
 pub use error::{Error, refusal};

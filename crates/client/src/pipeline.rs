@@ -330,7 +330,9 @@ impl<T: Transport> Client<T> {
 
 fn outcome(kind: RequestKind, answer: RingAnswer) -> Result<Reply, Error> {
     match answer.status {
-        Status::Ok if kind == RequestKind::Increment => Ok(Reply::Number(answer.number, answer.csn)),
+        Status::Ok if matches!(kind, RequestKind::Increment | RequestKind::Backup) => {
+            Ok(Reply::Number(answer.number, answer.csn))
+        }
         Status::Ok if kind == RequestKind::Stats => {
             Ok(Reply::Text(String::from_utf8_lossy(&answer.value).into_owned()))
         }

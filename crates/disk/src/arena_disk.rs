@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use longarm_base::Mutant;
-use longarm_base::limits::{LINE, SEGMENT_BYTES};
+use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
 use longarm_memory::SumKey;
 
 use crate::error::DiskError;
@@ -108,6 +108,33 @@ impl<M: Medium> ArenaDisk<M> {
         cut_off.extend(disk.read_table()?);
         disk.wipe(&cut_off)?;
         Ok((disk, Found { medium: id, note }))
+    }
+
+    /// The file on this medium, of whatever shape it is, to be read alone: nothing is wiped, and nothing
+    /// synced. Also how many copies of notes and pages were cut off.
+    pub fn look(medium: M) -> Result<(Self, Found, usize), DiskError> {
+        let mut head = [0; HEADER_BYTES as usize];
+        let path = medium.path().to_path_buf();
+        if medium.bytes() < HEADER_BYTES {
+            return Err(DiskError::Foreign { path });
+        }
+        medium.read(0, &mut head).map_err(|error| DiskError::io("read", &path, error))?;
+        let word = |i: usize| u64::from_le_bytes(head[8 * i..8 * i + 8].try_into().expect("eight bytes"));
+        // What the header says counts once it verifies.
+        let segments = word(header::SEGMENTS).min(SEGMENTS_MAX);
+        let (group, table) = (word(header::GROUP), word(header::TABLE).min(segments) as u32);
+        let shape = Shape { group, segments: segments as u32, table };
+        let mut disk = ArenaDisk {
+            medium,
+            shape,
+            table: TablePages::new(pages(segments)),
+            notes: Sequence::default(),
+            failed: None,
+        };
+        let medium = disk.check_header()?;
+        let (note, mut cut_off) = disk.read_notes()?;
+        cut_off.extend(disk.read_table()?);
+        Ok((disk, Found { medium, note }, cut_off.len()))
     }
 
     /// Wipes the beginnings of copies that were cut off. If the next write to such a copy were cut off, too,

@@ -49,6 +49,17 @@ impl FileMedium {
         File::open(dir)?.sync_all()
     }
 
+    /// A file that is there, to be read alone. If it is not `locked`, a server may be writing to it.
+    pub fn look(path: &Path, locked: bool) -> Result<FileMedium, DiskError> {
+        let fail = |error| DiskError::io("open", path, error);
+        let file = File::open(path).map_err(fail)?;
+        if locked {
+            lock(&file, path)?;
+        }
+        let bytes = file.metadata().map_err(fail)?.len();
+        Ok(FileMedium { file, path: path.to_path_buf(), bytes })
+    }
+
     /// A file that is there.
     pub fn open(path: &Path) -> Result<FileMedium, DiskError> {
         let fail = |error| DiskError::io("open", path, error);

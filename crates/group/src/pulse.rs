@@ -7,7 +7,7 @@ use longarm_base::Nanos;
 use longarm_wire::RequestKind;
 
 /// The number of kinds of requests.
-pub const KINDS: usize = 9;
+pub const KINDS: usize = 10;
 
 /// A worker's signs of life, and its counters. All loads and stores are Relaxed, unless noted: each word
 /// stands for itself. The alignment keeps two workers from sharing a cache line.

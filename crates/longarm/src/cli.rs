@@ -54,6 +54,12 @@ pub enum Command {
     Load(commands::load::Args),
     #[command(about = commands::dump::ABOUT)]
     Dump(commands::dump::Args),
+    #[command(about = commands::backup::ABOUT)]
+    Backup(commands::backup::Args),
+    #[command(about = commands::restore::ABOUT)]
+    Restore(commands::restore::Args),
+    #[command(about = commands::check::ABOUT)]
+    Check(commands::check::Args),
     #[command(about = commands::inspect::ABOUT)]
     Inspect(commands::inspect::Args),
     #[command(about = commands::doctor::ABOUT)]
@@ -91,6 +97,9 @@ impl Command {
             Command::Scan(args) => commands::scan::run(args, config, output),
             Command::Load(args) => commands::load::run(args, config, output),
             Command::Dump(args) => commands::dump::run(args, config, output),
+            Command::Backup(args) => commands::backup::run(args, config, output),
+            Command::Restore(args) => commands::restore::run(args, config, output),
+            Command::Check(args) => commands::check::run(args, output),
             Command::Inspect(args) => commands::inspect::run(args, config, output),
             Command::Doctor(args) => commands::doctor::run(args, config, output),
             Command::Bench(args) => commands::bench::run(*args, config, output),

@@ -41,6 +41,14 @@ pub fn durability() -> impl TypedValueParser<Value = Durability> {
     names.try_map(|name| name.parse::<Durability>())
 }
 
+/// Parses a size a second, for clap.
+pub fn byte_rate(text: &str) -> Result<u64, String> {
+    match parse_size(text.strip_suffix("/s").unwrap_or(text))? {
+        0 => Err("a rate is above zero".into()),
+        rate => Ok(rate),
+    }
+}
+
 /// Parses a number of connections, or of operations at once, for clap.
 pub fn up_to_256() -> clap::builder::RangedI64ValueParser<u16> {
     clap::value_parser!(u16).range(1..=256)

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use longarm_base::UnixMillis;
+use serde_json::Value;
 
 /// Formats a count, with its digits in groups of three.
 pub fn count(number: u64) -> String {
@@ -78,6 +79,16 @@ fn date(days: u64) -> (u64, u64, u64) {
     let day = day - (153 * month + 2) / 5 + 1;
     let month = if month < 10 { month + 3 } else { month - 9 };
     (era * 400 + year + u64::from(month <= 2), month, day)
+}
+
+/// Formats a flat object as words.
+pub fn words(value: &Value) -> String {
+    let Value::Object(members) = value else { return value.to_string() };
+    let word = |(name, value): (&String, &Value)| match value {
+        Value::String(text) => format!("{name} {text}"),
+        other => format!("{name} {other}"),
+    };
+    members.iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -4,12 +4,14 @@
 //! and `inspect` the `verify` functions of index and store.
 #![forbid(unsafe_code)]
 
+pub mod backups;
 pub mod cli;
 pub mod cluster;
 pub mod commands;
 pub mod conditional;
 pub mod config;
 pub mod connect;
+pub mod directories;
 pub mod doctor;
 pub mod flags;
 pub mod front;
@@ -20,6 +22,7 @@ pub mod operator;
 pub mod ordered;
 pub mod output;
 pub mod processes;
+pub mod progress;
 mod replaced;
 pub mod standing;
 pub mod structures;

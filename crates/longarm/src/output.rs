@@ -162,6 +162,11 @@ impl Output {
         }
     }
 
+    /// Writes the result to stderr, where stdout is something else.
+    pub fn aside(&mut self, text: &str) {
+        self.remark(&format!("{text}\n"));
+    }
+
     /// Says on stderr what an exit code means that is no failure. With `--json` it says nothing, for the
     /// result says it.
     pub fn note(&mut self, text: &str) {

@@ -7,9 +7,7 @@
 //! ([`Region::read_only_file`]), so the kernel refuses them a writable mapping. (`F_SEAL_FUTURE_WRITE` would
 //! say the same of the file, but it also forbids its owner to give pages back: docs/decisions/0002.)
 
-use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
@@ -32,8 +30,6 @@ pub enum Backing {
     HugePages,
     /// 2 MiB pages where enough are reserved, ordinary ones otherwise.
     HugePagesIfAvailable,
-    /// A plain file, for arenas that are saved or inspected.
-    File(PathBuf),
     /// No file: ordinary pages of this process, and no descriptor.
     Private,
 }
@@ -103,21 +99,6 @@ impl Region {
             Backing::HugePages => Region::memfd(options, true),
             Backing::HugePagesIfAvailable => {
                 Region::memfd(options, true).or_else(|_| Region::memfd(options, false))
-            }
-            Backing::File(path) => {
-                let os =
-                    |step| move |e: rustix::io::Errno| RegionError::Os(step, path.display().to_string(), e);
-                let bytes = options.bytes.next_multiple_of(SMALL_PAGE);
-                let file = rustix::fs::open(
-                    path,
-                    rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CREATE | rustix::fs::OFlags::CLOEXEC,
-                    rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
-                )
-                .map_err(os("open"))?;
-                rustix::fs::ftruncate(&file, bytes).map_err(os("set size"))?;
-                let file = Arc::new(file);
-                let mapping = map_own(&options.name, &file, bytes, PageKind::Small)?;
-                Ok(Region::of(options.name.clone(), Some(file), mapping, PageKind::Small))
             }
         }
     }
@@ -202,16 +183,6 @@ impl Region {
         map_file(&file, bytes, ProtFlags::READ, PageKind::OnRequest)
             .map(|m| ReadOnly(Arc::new(m)))
             .map_err(|e| RegionError::Os("map a peer's region", String::new(), e))
-    }
-
-    /// Maps a saved region from a plain file, to look at it.
-    pub fn open_saved(file: &File) -> Result<ReadOnly, RegionError> {
-        let os = |e| RegionError::Os("open saved region", String::new(), e);
-        let found = rustix::fs::fstat(file).map_err(os)?.st_size as u64;
-        if found == 0 || !found.is_multiple_of(8) {
-            return Err(RegionError::Size { expected: SMALL_PAGE, found });
-        }
-        map_file(file, found, ProtFlags::READ, PageKind::Small).map(|m| ReadOnly(Arc::new(m))).map_err(os)
     }
 
     /// Name given at creation.

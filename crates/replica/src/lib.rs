@@ -44,7 +44,7 @@ pub use machine::{
     PersistentState, Prepare, Role, RoleKind,
 };
 pub use progress::{FollowerProgress, StreamProgress};
-pub use releases::{LetGo, Releases, raise};
+pub use releases::{LetGo, Party, Releases, raise};
 pub use run::Run;
 pub use sender::{Send, Sender};
 pub use timing::Timing;

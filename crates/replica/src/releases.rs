@@ -1,4 +1,5 @@
-//! Which segments followers are asked to let go of, before a leader frees them.
+//! Which segments followers, the leader's disk and a backup are asked to let go of, before a leader frees
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +7,61 @@ use longarm_base::{Csn, ReplicaId};
 
 use crate::ReplicaSet;
 
-/// Segments that are to be freed once every attached follower has let go of them (M9).
+/// Who is asked. The leader's disk goes by the leader's own id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Party {
+    /// A replica.
+    Replica(ReplicaId),
+    /// The one backup that is under way.
+    Backup,
+}
+
+impl From<ReplicaId> for Party {
+    fn from(replica: ReplicaId) -> Party {
+        Party::Replica(replica)
+    }
+}
+
+/// A set of those who are asked.
+#[derive(Clone, Copy, Debug, Default)]
+struct Parties {
+    replicas: ReplicaSet,
+    backup: bool,
+}
+
+impl Parties {
+    fn add(&mut self, party: Party) {
+        match party {
+            Party::Replica(replica) => {
+                self.replicas.add(replica);
+            }
+            Party::Backup => self.backup = true,
+        }
+    }
+
+    fn remove(&mut self, party: Party) {
+        match party {
+            Party::Replica(replica) => self.replicas.remove(replica),
+            Party::Backup => self.backup = false,
+        }
+    }
+
+    fn has(&self, party: Party) -> bool {
+        match party {
+            Party::Replica(replica) => self.replicas.has(replica),
+            Party::Backup => self.backup,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.replicas.count() == 0 && !self.backup
+    }
+}
+
+/// Segments that are to be freed once everyone who joined has let go of them (M9).
 #[derive(Clone, Debug, Default)]
 pub struct Releases {
-    joined: ReplicaSet,
+    joined: Parties,
     /// How many were ever asked for.
     count: u64,
     segments: BTreeMap<u32, Asked>,
@@ -17,7 +69,7 @@ pub struct Releases {
 
 #[derive(Clone, Debug)]
 struct Asked {
-    waiting: ReplicaSet,
+    waiting: Parties,
     /// What the streams had written by then: all that the segment held, and all that made it needless.
     written: Vec<u64>,
     /// The highest version that was drawn by then.
@@ -42,19 +94,21 @@ pub fn raise(least: &mut Vec<u64>, by: &[u64]) {
 }
 
 impl Releases {
-    /// From now on the follower is asked: also for what others are being asked for, as the table that it is
-    /// given next still has that.
-    pub fn join(&mut self, replica: ReplicaId) {
-        self.joined.add(replica);
+    /// From now on this one is asked: also for what others are being asked for, as the table that it is given
+    /// next, or READs, still has that.
+    pub fn join(&mut self, party: impl Into<Party>) {
+        let party = party.into();
+        self.joined.add(party);
         for asked in self.segments.values_mut() {
-            asked.waiting.add(replica);
+            asked.waiting.add(party);
         }
     }
 
-    /// It is not asked any more: it comes back only by being synced anew.
-    pub fn leave(&mut self, replica: ReplicaId) {
-        self.joined.remove(replica);
-        self.segments.values_mut().for_each(|asked| asked.waiting.remove(replica));
+    /// It is not asked any more: a follower comes back only by being synced anew.
+    pub fn leave(&mut self, party: impl Into<Party>) {
+        let party = party.into();
+        self.joined.remove(party);
+        self.segments.values_mut().for_each(|asked| asked.waiting.remove(party));
     }
 
     /// Asks for a segment, when the streams have written so much, and versions are drawn up to `csn`.
@@ -74,8 +128,9 @@ impl Releases {
     ///
     /// Followers let go in the order in which segments were asked for, as more is written with each: who was
     /// told of more let go of all that another did.
-    pub fn asked(&self, replica: ReplicaId, has: impl Fn(&[u64], Csn) -> bool) -> LetGo {
-        let mine = self.segments.iter().filter(|(_, asked)| asked.waiting.has(replica));
+    pub fn asked(&self, party: impl Into<Party>, has: impl Fn(&[u64], Csn) -> bool) -> LetGo {
+        let party = party.into();
+        let mine = self.segments.iter().filter(|(_, asked)| asked.waiting.has(party));
         let (now, later): (Vec<_>, Vec<_>) = mine.partition(|(_, asked)| has(&asked.written, asked.csn));
         let mut written = Vec::new();
         now.iter().for_each(|(_, asked)| raise(&mut written, &asked.written));
@@ -83,21 +138,23 @@ impl Releases {
         LetGo { segments, written, told: self.count - later.len() as u64 }
     }
 
-    /// The follower has let go of them.
-    pub fn let_go(&mut self, replica: ReplicaId, segments: &[u32]) {
+    /// It has let go of them.
+    pub fn let_go(&mut self, party: impl Into<Party>, segments: &[u32]) {
+        let party = party.into();
         for segment in segments {
             if let Some(asked) = self.segments.get_mut(segment) {
-                asked.waiting.remove(replica);
+                asked.waiting.remove(party);
             }
         }
     }
 
-    /// Whether the follower has let go of all that it was asked for.
-    pub fn is_done(&self, replica: ReplicaId) -> bool {
-        self.segments.values().all(|asked| !asked.waiting.has(replica))
+    /// Whether it has let go of all that it was asked for.
+    pub fn is_done(&self, party: impl Into<Party>) -> bool {
+        let party = party.into();
+        self.segments.values().all(|asked| !asked.waiting.has(party))
     }
 
-    /// Whether there are segments that followers have still to let go of.
+    /// Whether there are segments that somebody has still to let go of.
     pub fn is_waiting(&self) -> bool {
         !self.segments.is_empty()
     }
@@ -107,7 +164,7 @@ impl Releases {
     pub fn free(&mut self, mut free: impl FnMut(u32)) -> bool {
         let before = self.segments.len();
         self.segments.retain(|segment, asked| {
-            let is_waited_for = asked.waiting.count() > 0;
+            let is_waited_for = !asked.waiting.is_empty();
             if !is_waited_for {
                 free(*segment);
             }
@@ -148,5 +205,21 @@ mod tests {
         assert_eq!(releases.asked(near, until(30)), asked(vec![7], vec![30], 3));
         releases.leave(far);
         assert_eq!(freed(&mut releases), [4]);
+    }
+    #[test]
+    fn a_backup_is_waited_for_as_a_replica_is() {
+        let mut releases = Releases::default();
+        releases.ask(3, vec![], Csn(1));
+        releases.join(Party::Backup);
+        releases.ask(5, vec![], Csn(1));
+        assert_eq!(freed(&mut releases), [0; 0], "it may still have to copy segment 3, too");
+        assert_eq!(releases.asked(Party::Backup, |_, _| true).segments, [3, 5]);
+        releases.let_go(Party::Backup, &[5]);
+        assert!(!releases.is_done(Party::Backup) && releases.is_done(ReplicaId(0)));
+        assert_eq!(freed(&mut releases), [5]);
+        releases.leave(Party::Backup);
+        assert_eq!(freed(&mut releases), [3]);
+        releases.ask(7, vec![], Csn(2));
+        assert_eq!(freed(&mut releases), [7]);
     }
 }

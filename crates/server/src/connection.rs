@@ -19,7 +19,8 @@ use longarm_host::Mutex;
 use longarm_host::observe::{Observation, observe};
 use longarm_wire::{Bad, Request, RequestKind, Response, Status};
 
-use crate::execute::{Executed, Execution, execute};
+use crate::backup::Hold;
+use crate::execute::{Executed, Execution, backup_step, execute};
 use crate::lookahead::Lookahead;
 use crate::shared::{ClientSlot, ConnectedClient};
 use longarm_engine::Commit;
@@ -108,6 +109,8 @@ pub(crate) struct Connection<Q> {
     session: Arc<Mutex<Session>>,
     generation: u64,
     client: Arc<ConnectedClient>,
+    /// What its backup keeps, if it makes one.
+    hold: Option<Hold>,
     quiet: u32,
     /// Given back when the connection is dropped.
     _slot: ClientSlot,
@@ -136,6 +139,7 @@ impl<Q: QueuePair> Connection<Q> {
             session,
             generation,
             client,
+            hold: None,
             quiet,
             _slot: slot,
         }
@@ -278,7 +282,16 @@ impl<Q: QueuePair> Connection<Q> {
         if owes_answers && matches!(kind, RequestKind::Get | RequestKind::Stats | RequestKind::Spilled) {
             self.wait_to_read()?;
         } else {
-            let executed = execute(execution, session, &mut self.stalled, times, &request);
+            let executed = match kind {
+                RequestKind::Backup => match backup_step(execution, &mut self.hold, &request) {
+                    Some(outcome) => Executed::Answer(outcome),
+                    None => {
+                        self.stalled = Some(Nanos(u64::MAX));
+                        Executed::Wait
+                    }
+                },
+                _ => execute(execution, session, &mut self.stalled, times, &request),
+            };
             if matches!(executed, Executed::Wait) {
                 return Ok(false);
             }

@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering;
 use longarm_base::{Csn, Mutant, Nanos};
 use longarm_host::observe::{Observation, observe};
 use longarm_memory::{Hash, Mapped};
-use longarm_wire::{Request, RequestKind, Status, hints};
+use longarm_wire::{BackupStep, Request, RequestKind, Status, hints, let_go};
 
+use crate::backup::Hold;
 use crate::shared::Shared;
 use longarm_engine::Timestamps;
 use longarm_engine::session::{Recall, Session};
 use longarm_engine::stream::{Stream, StreamPosition};
-use longarm_engine::{Outcome, Short, WorkerContext};
+use longarm_engine::{Commit, Outcome, Short, WorkerContext};
 use longarm_group::Phase;
 use longarm_group::Pulse;
 
@@ -159,6 +160,43 @@ fn once(
         session.record(operation, outcome, at);
     }
     at.map_or(Executed::Answer(outcome), |at| Executed::Later(outcome, at))
+}
+
+/// Executes a step of a backup for a connection, whose hold this is. `None` if it waits for the lease.
+pub(crate) fn backup_step(
+    execution: &Execution<'_>,
+    hold: &mut Option<Hold>,
+    request: &Request<'_>,
+) -> Option<Outcome> {
+    let engine = &execution.shared.core.engine;
+    let backups = &execution.shared.backups;
+    let outcome = match BackupStep::of(request.argument)? {
+        BackupStep::Begin => {
+            let releases = backups.releases().filter(|_| !matches!(engine.commit, Commit::Direct));
+            let Some(releases) = releases else { return Some(Outcome::of(Status::Invalid)) };
+            *hold = None;
+            let Some(begun) = backups.begin(releases) else { return Some(Outcome::of(Status::Mismatch)) };
+            let (csn, claims) = (engine.stable_point(), engine.store.claims());
+            if !execution.shared.core.may_tell() {
+                return None;
+            }
+            *hold = Some(begun);
+            Outcome { csn, number: claims as i64, ..Outcome::of(Status::Ok) }
+        }
+        BackupStep::LetGo => {
+            let segments: Vec<u32> = let_go(request.value).collect();
+            match hold.as_ref().and_then(|hold| hold.let_go(&segments)) {
+                Some(waiting) => Outcome { number: waiting as i64, ..Outcome::of(Status::Ok) },
+                None => Outcome::of(Status::NotFound),
+            }
+        }
+        BackupStep::End => {
+            let stood = hold.take().and_then(|hold| hold.let_go(&[]));
+            Outcome::of(if stood.is_some() { Status::Ok } else { Status::NotFound })
+        }
+    };
+    engine.relief.poke();
+    Some(outcome)
 }
 
 /// Whether an answer that no entry backs may be sent: under the lease, or if the mutant is on.

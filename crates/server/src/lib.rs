@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod backup;
 mod connection;
 mod connections;
 mod endpoint;
@@ -25,7 +26,6 @@ mod ordered;
 mod regions;
 mod replicas;
 mod router;
-mod saved;
 mod shared;
 mod start;
 mod stats;
@@ -45,14 +45,13 @@ pub use longarm_engine::Eviction;
 pub use longarm_engine::recover::RESTORE_ENTRY;
 pub use longarm_fabric::Member;
 pub use longarm_group::{
-    Changed, Contents, DiskSource, DiskStats, Durability, Durable, FileVoteStore, FollowerStats,
-    GroupOptions, GroupStats, Held, KeepUp, Log, LogLine, Moved, Notice, Operator, OrderError, Promise,
-    ReplicaDirectory, ReplicaDisk, StartError, TakeoverStats, Versions, VoteStore,
+    Changed, Contents, DirectoryReport, DiskSource, DiskStats, Durability, Durable, EntryAt, FileVoteStore,
+    FollowerStats, GroupOptions, GroupStats, Held, KeepUp, Log, LogLine, Look, LookError, Moved, NoteReport,
+    Notice, Operator, OrderError, Promise, ReplicaDirectory, ReplicaDisk, StartError, TakeoverStats, Versions, VoteStore, look,
 };
 pub use longarm_replica::Timing;
 pub use longarm_wire::{Deny, Members, Stay};
 pub use options::{DataOptions, Pages, ServerOptions};
-pub use saved::Saved;
 pub use start::Server;
 pub use stats::{ClientStats, OrderedIndexStats, Stats, StoreStats};
 pub use stop::StopReport;

@@ -14,7 +14,7 @@ use longarm_fabric::QueuePair;
 use longarm_host::Pause;
 use longarm_host::observe::{ReplicaStep, reach};
 use longarm_index::hash::Moved;
-use longarm_memory::Mapped;
+use longarm_memory::{Budget, Mapped};
 use longarm_store::{Collector, HugePace, Work};
 
 use crate::move_rate::MoveRate;
@@ -67,6 +67,10 @@ const REPLICATING: Duration = Duration::from_micros(200);
 /// The time between two looks for sessions to forget: at most, and as a share of the time that they are kept.
 const FORGET_EVERY: Nanos = Nanos::from_millis(1000);
 const FORGET_SHARE: u32 = 4;
+
+/// What is said of a backup whose client did not let go of what it was asked for.
+const BACKUP_LATE: &str =
+    "a backup took too long to copy what is to be freed, and is over: its client is told";
 
 /// The maintenance thread's state.
 pub(crate) struct Maintenance<Q> {
@@ -223,6 +227,10 @@ impl<Q: QueuePair> Maintenance<Q> {
         if !shared.core.holds_writes() && may_write {
             group.ask_releases(shared, context);
         }
+        let budget = &shared.core.engine.budget;
+        if shared.backups.end_if_late(times.now, is_short(budget)) {
+            shared.log(BACKUP_LATE);
+        }
         let free = |segment| {
             shared.core.engine.store.released(segment);
             reach(ReplicaStep::Freed);
@@ -309,7 +317,7 @@ impl<Q: QueuePair> Maintenance<Q> {
         let engine = &self.shared.core.engine;
         engine.deletes().iter().for_each(|deletes| deletes.note_some());
         let sweeps = self.sweep(times.now);
-        let hurries = self.leaves_less_than(HURRY_SHARE);
+        let hurries = leaves_less_than(&self.shared.core.engine.budget, HURRY_SHARE);
         if let Some(group) = &mut self.group {
             group.rate.fill(times.now.since(self.last_pass), self.shared.core.engine.csn(), percent, sweeps);
         }
@@ -423,14 +431,7 @@ impl<Q: QueuePair> Maintenance<Q> {
     }
 
     fn is_short(&self) -> bool {
-        self.leaves_less_than(SHORT_SHARE)
-    }
-
-    /// Whether less than that part of the memory is left, or fewer than three segments.
-    fn leaves_less_than(&self, part: u64) -> bool {
-        let budget = &self.shared.core.engine.budget;
-        let left = budget.limit().saturating_sub(budget.used());
-        left < (budget.limit() / part).max(SHORT_BYTES)
+        is_short(&self.shared.core.engine.budget)
     }
 
     /// Evicts a little, if collection alone gives nothing back. Evicting random items thins out all segments
@@ -462,4 +463,15 @@ impl<Q: QueuePair> Maintenance<Q> {
         }
         true
     }
+}
+
+/// Whether little memory is left, for expiry and eviction, and for a backup to keep segments.
+fn is_short(budget: &Budget) -> bool {
+    leaves_less_than(budget, SHORT_SHARE)
+}
+
+/// Whether less than that part of the memory is left, or fewer than three segments.
+fn leaves_less_than(budget: &Budget, part: u64) -> bool {
+    let left = budget.limit().saturating_sub(budget.used());
+    left < (budget.limit() / part).max(SHORT_BYTES)
 }

@@ -66,8 +66,6 @@ pub struct ServerOptions {
     pub verbs: Verbs,
     /// Mode of the sockets of shm addresses.
     pub socket_mode: u32,
-    /// Directory of plain files to keep the memory in, so that it can be inspected later.
-    pub arena_dir: Option<PathBuf>,
     /// The live share, in percent, below which a segment is collected when all memory is used. The share
     /// falls with the memory used.
     pub collect_percent: u32,
@@ -125,7 +123,6 @@ impl Default for ServerOptions {
             tls: None,
             verbs: Verbs::default(),
             socket_mode: 0o600,
-            arena_dir: None,
             collect_percent: 50,
             kept_share: 16,
             keep_sessions: Duration::from_secs(60),
@@ -225,10 +222,6 @@ impl ServerOptions {
             let text = "with `ordered`, and with `data`, items stay: it must be none";
             return wrong("eviction", text.into());
         }
-        if self.is_group_of_one() && self.arena_dir.is_some() {
-            let text = "it does not go with `ordered` or `data`: `data` keeps what the server holds";
-            return wrong("arena_dir", text.into());
-        }
         if !self.groups.is_empty() && self.data.is_some() {
             let text = "the replicas of a cluster do not keep their data on disks yet";
             return wrong("data", text.into());
@@ -306,9 +299,6 @@ impl ServerOptions {
             }
             if self.eviction != Eviction::None {
                 return wrong("eviction", "a group does not evict: set it to none".into());
-            }
-            if self.arena_dir.is_some() {
-                return wrong("arena_dir", "the memory of a group is not kept in files".into());
             }
         }
         if self.kept_share == 0 {

@@ -4,21 +4,19 @@
 //! A NIC must know every page at once. With a NIC both regions are locked from the start, and the index is no
 //! larger than the limit. So is the memory of the tree, where an ordered index is kept.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use longarm_base::RegionId;
-use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
 use longarm_fabric::{Grant, Rights};
 use longarm_index::control::CONTROL_REGION;
 use longarm_index::control::layout::BYTES as CONTROL_BYTES;
 use longarm_index::hash::layout::INDEX_REGION;
 use longarm_memory::{Backing, OwnedWords, Region, RegionError, RegionOptions};
 use longarm_store::progress::layout::{self as progress, PROGRESS_REGION};
+use longarm_store::segment::layout::arena_bytes;
 use longarm_wire::ARENA_REGION;
 
 use crate::options::{Pages, ServerOptions};
-use crate::saved::Saved;
 use longarm_group::Lent;
 use longarm_group::StartError;
 
@@ -30,8 +28,8 @@ const INDEX_TIMES: u64 = 2;
 const TREE_SHARE: u64 = 2;
 
 /// Creates all three regions.
-pub(crate) fn create(options: &ServerOptions, sum_key: u64) -> Result<Lent, StartError> {
-    let lent = sized(options, sum_key)?;
+pub(crate) fn create(options: &ServerOptions) -> Result<Lent, StartError> {
+    let lent = sized(options)?;
     [&lent.control, &lent.index, &lent.arena].into_iter().for_each(|region| keep_pages(options, region));
     Ok(lent)
 }
@@ -61,10 +59,10 @@ pub(crate) fn create_page(options: &ServerOptions) -> Result<Arc<Region>, StartE
 
 /// The regions of a replica: all of these, and the one in which its streams say how far they are while it
 /// leads.
-pub(crate) fn create_of_replica(options: &ServerOptions, sum_key: u64) -> Result<Lent, StartError> {
+pub(crate) fn create_of_replica(options: &ServerOptions) -> Result<Lent, StartError> {
     let bytes = progress::bytes(options.workers + 1);
     let progress = Some(of_replica(options, "longarm-progress", bytes)?);
-    Ok(Lent { progress, ..create(options, sum_key)? })
+    Ok(Lent { progress, ..create(options)? })
 }
 
 /// The memory of a replica's ordered index. The thread that owns it discards parts of it at any time.
@@ -86,12 +84,9 @@ fn of_replica(options: &ServerOptions, name: &str, bytes: u64) -> Result<Arc<Reg
     Ok(region)
 }
 
-fn sized(options: &ServerOptions, sum_key: u64) -> Result<Lent, StartError> {
+fn sized(options: &ServerOptions) -> Result<Lent, StartError> {
     let arena_bytes = arena_bytes(options.memory);
     let index_bytes = options.memory * if options.registers() { 1 } else { INDEX_TIMES };
-    if let Some(dir) = &options.arena_dir {
-        return in_files(dir, index_bytes, arena_bytes, sum_key);
-    }
     let region = |name: &str, bytes, backing| create_one(name, bytes, backing);
     let (index, arena) = match options.pages {
         Pages::Ordinary => ordinary(index_bytes, arena_bytes, Backing::SmallPages)?,
@@ -126,45 +121,6 @@ fn ordinary(
 
 fn create_one(name: &str, bytes: u64, backing: Backing) -> Result<Arc<Region>, RegionError> {
     Region::create(&RegionOptions { name: name.into(), bytes, backing }).map(Arc::new)
-}
-
-/// Whole segments for the limit, and the segments of the table.
-fn arena_bytes(memory: u64) -> u64 {
-    let segments = memory.div_ceil(SEGMENT_BYTES);
-    let table = (segments * LINE).div_ceil(SEGMENT_BYTES);
-    (segments + table).min(SEGMENTS_MAX) * SEGMENT_BYTES
-}
-
-fn in_files(dir: &Path, index_bytes: u64, arena_bytes: u64, sum_key: u64) -> Result<Lent, StartError> {
-    let saved =
-        Saved { layout: Saved::LAYOUT, sum_key, control_bytes: CONTROL_BYTES, index_bytes, arena_bytes };
-    saved.create(dir)?;
-    let create = || -> Result<Lent, StartError> {
-        let file = |path, bytes| {
-            // A file that an earlier server left would be taken for fresh memory.
-            match std::fs::exists(&path) {
-                Ok(false) => Ok(create_one("longarm-file", bytes, Backing::File(path))?),
-                _ => Err(StartError::Directory {
-                    dir: dir.display().to_string(),
-                    text: format!("{} is there already: remove it first", path.display()),
-                }),
-            }
-        };
-        Ok(Lent {
-            control: file(Saved::control_path(dir), CONTROL_BYTES)?,
-            index: file(Saved::index_path(dir), index_bytes)?,
-            arena: file(Saved::segments_path(dir), arena_bytes)?,
-            progress: None,
-        })
-    };
-    create().inspect_err(|error| {
-        // Files that were there before stay there.
-        if !matches!(error, StartError::Directory { .. }) {
-            Saved::remove(dir);
-        } else {
-            let _ = std::fs::remove_file(dir.join(Saved::FILE));
-        }
-    })
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ impl<T: Transport> PreparedReplica<T> {
         if several {
             options.log = options.log.after(format!("group {:016x}: ", group.id));
         }
-        let lent = Arc::new(regions::create_of_replica(&options, group.sum_key)?);
+        let lent = Arc::new(regions::create_of_replica(&options)?);
         let page = regions::create_page(&options)?;
         let index = options.ordered.then(|| PreparedIndex::new(&options, &lent, &page)).transpose()?;
         let scans = index.as_ref().map(|index| index.scans.clone());

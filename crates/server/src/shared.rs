@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use longarm_group::{Core, Standing};
+use longarm_group::{Core, SharedReleases, Standing};
 use longarm_host::Mutex;
 use longarm_ordered::OrderedStats;
 
+use crate::backup::Backups;
 use crate::options::ServerOptions;
 
 /// One connected client, for statistics.
@@ -26,6 +27,8 @@ pub(crate) struct Shared {
     pub core: Arc<Core>,
     pub options: ServerOptions,
     pub addresses: OnceLock<Vec<longarm_fabric::Address>>,
+    /// What a backup keeps from being used again.
+    pub backups: Arc<Backups>,
     replica: OfReplica,
     clients: Mutex<BTreeMap<u64, Arc<ConnectedClient>>>,
     slots: AtomicUsize,
@@ -49,6 +52,8 @@ pub(crate) struct OfReplica {
     pub standing: Option<Arc<Mutex<Standing>>>,
     /// The figures of its ordered index, if it keeps one.
     pub ordered: Option<Arc<Mutex<OrderedStats>>>,
+    /// Who is to let go of a segment before it is used again.
+    pub releases: Option<Arc<SharedReleases>>,
 }
 
 /// A client's place among those allowed at once.
@@ -64,6 +69,7 @@ impl Shared {
             core,
             options,
             addresses: OnceLock::new(),
+            backups: Backups::new(replica.releases.clone()),
             replica,
             clients: Mutex::default(),
             slots: AtomicUsize::new(0),

@@ -19,7 +19,6 @@ use crate::options::{DataOptions, ServerOptions};
 use crate::regions::lend;
 use crate::replicas::{PreparedReplica, ReplicasOf, RunningReplica};
 use crate::router::Router;
-use crate::saved::Saved;
 use crate::shared::{OfReplica, Shared};
 use crate::stats::Stats;
 use crate::term::{self, Started};
@@ -93,14 +92,9 @@ impl Server {
         }
         // The boot number, and keys that cannot be guessed.
         let [boot, sum_key, hash_key] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
-        let lent = Arc::new(regions::create(&options, sum_key)?);
-        let dir = options.arena_dir.clone();
+        let lent = Arc::new(regions::create(&options)?);
         let keys = Keys { sum: sum_key, hash: hash_key };
-        let started = Server::alone(transport, options, lent, boot, keys);
-        if let (Err(_), Some(dir)) = (&started, dir) {
-            Saved::remove(&dir);
-        }
-        started
+        Server::alone(transport, options, lent, boot, keys)
     }
 
     fn alone<T: Transport>(

@@ -74,7 +74,8 @@ impl<Q: QueuePair + 'static> Service<Q> for Terms<Q> {
     fn begin(&mut self, term: NewTerm<Q>) -> Result<Vec<Waker>, StartError> {
         let NewTerm { core, replication, standing } = term;
         let standing = self.endpoint.inbound.as_ref().map(|_| standing);
-        let replica = OfReplica { standing, ordered: self.ordered.clone() };
+        let releases = Some(replication.releases.clone());
+        let replica = OfReplica { standing, ordered: self.ordered.clone(), releases };
         let shared = Arc::new(Shared::new(self.options.clone(), core, replica));
         shared.addresses.set(self.options.addresses.clone()).expect("a term begins once");
         let Started { threads, inboxes, wakers } = start(&shared, Some(replication))?;

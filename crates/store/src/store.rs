@@ -312,6 +312,11 @@ impl<M: OwnedWords> Store<M> {
         self.ledger.lock().segments[segment as usize].line.claim_csn
     }
 
+    /// How many claims there were. A claim with a higher number is a later one.
+    pub fn claims(&self) -> u64 {
+        self.ledger.lock().claims
+    }
+
     /// Counts the contents of the store.
     pub fn counters(&self) -> StoreCounters {
         let mut counters = StoreCounters { segments: self.segments - self.table, ..StoreCounters::default() };

@@ -27,14 +27,16 @@ pub use peer::{
     SyncState,
 };
 pub use refusal::{Refusal, RefusalCode};
-pub use request::{Condition, HINTS_MAX, Request, RequestKind, SpilledKey, hints};
+pub use request::{
+    BackupStep, Condition, HINTS_MAX, LET_GO_MAX, Request, RequestKind, SpilledKey, hints, let_go,
+};
 pub use response::{Response, Status};
 pub use scan::{
     COUNT_MAX, FAR_FROM, OrderedStage, OrderedStats, PAGE_BYTES_MAX, PAGE_ITEMS_MAX, SCAN_MESSAGE_MAX,
     ScanAnswer, ScanAnswerWriter, ScanHead, ScanHello, ScanItem, ScanItems, ScanKind, ScanRequest,
     ScanStatus, ScanValue, ScanWelcome, TreeMoment, page_time,
 };
-pub use versions::{Agreed, VERSIONS, Versions};
+pub use versions::{Agreed, BACKUP, VERSIONS, Versions};
 
 use longarm_base::RegionId;
 use longarm_base::limits::{KEY_MAX, VALUE_MAX};

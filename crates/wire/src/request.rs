@@ -32,6 +32,35 @@ pub enum RequestKind {
     /// List the keys of items that no client finds by itself, each as a [`SpilledKey`]: the keys after the
     /// one in the value, or from the first on if it is empty. An empty answer is the end.
     Spilled = 8,
+    /// A step of a backup, which the argument names as a [`BackupStep`]: the server keeps what a backup is
+    /// still to copy.
+    Backup = 9,
+}
+
+/// A step of a backup. Each may be repeated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub enum BackupStep {
+    /// From now on no segment is used again that this connection did not let go of. The answer has the
+    /// stable point of a moment after that, and the number of claims by then.
+    Begin = 0,
+    /// The connection lets go of the segments whose numbers are the value. The answer has the number of
+    /// segments that wait for it.
+    LetGo = 1,
+    /// The backup is over.
+    End = 2,
+}
+
+impl BackupStep {
+    /// The step of this number.
+    pub const fn of(number: u64) -> Option<BackupStep> {
+        Some(match number {
+            0 => BackupStep::Begin,
+            1 => BackupStep::LetGo,
+            2 => BackupStep::End,
+            _ => return None,
+        })
+    }
 }
 
 /// When a PUT or DELETE takes effect.
@@ -78,6 +107,8 @@ const _: () = assert!(OPERATIONS_AHEAD <= 1 << 8, "`behind` reaches as far back 
 const KEEP_TTL: u8 = 1;
 /// The most hashes in one Hints request.
 pub const HINTS_MAX: usize = 128;
+/// The most segments that a backup lets go of in one request.
+pub const LET_GO_MAX: usize = 1024;
 
 impl<'a> Request<'a> {
     /// A request of this kind with nothing else set, by a client that may repeat all that any client may.
@@ -136,6 +167,7 @@ impl<'a> Request<'a> {
             6 => RequestKind::Stats,
             7 => RequestKind::Hints,
             8 => RequestKind::Spilled,
+            9 => RequestKind::Backup,
             _ => return Err(Bad("unknown kind of request")),
         };
         let condition = match head[1] {
@@ -162,13 +194,20 @@ impl<'a> Request<'a> {
         fields.end()?;
         let keyless = matches!(
             kind,
-            RequestKind::Ping | RequestKind::Stats | RequestKind::Hints | RequestKind::Spilled
+            RequestKind::Ping
+                | RequestKind::Stats
+                | RequestKind::Hints
+                | RequestKind::Spilled
+                | RequestKind::Backup
         );
         if key.is_empty() != keyless {
             return Err(Bad("a key where none belongs, or none where one does"));
         }
         if kind == RequestKind::Hints && !value.len().is_multiple_of(8) {
             return Err(Bad("hints are eight bytes each"));
+        }
+        if kind == RequestKind::Backup {
+            check_step(argument, value_len)?;
         }
         let keep_ttl = flags & KEEP_TTL != 0;
         Ok(Request { kind, condition, keep_ttl, operation, behind, argument, ttl_ms, key, value })
@@ -182,6 +221,7 @@ fn check_value(kind: RequestKind, len: usize) -> Result<(), Bad> {
         RequestKind::Put => (VALUE_MAX, "a value longer than allowed"),
         RequestKind::Hints => (HINTS_MAX * 8, "more hints than allowed"),
         RequestKind::Spilled => (KEY_MAX, "a list of keys that goes on after a key longer than allowed"),
+        RequestKind::Backup => (LET_GO_MAX * 4, "more segments let go of than allowed"),
         RequestKind::Ping
         | RequestKind::Delete
         | RequestKind::Increment
@@ -190,6 +230,21 @@ fn check_value(kind: RequestKind, len: usize) -> Result<(), Bad> {
         | RequestKind::Stats => (0, "a value where none belongs"),
     };
     if len > most { Err(Bad(bad)) } else { Ok(()) }
+}
+
+/// Checks a step of a backup: segments belong to one of them alone.
+fn check_step(number: u64, value_len: usize) -> Result<(), Bad> {
+    match BackupStep::of(number) {
+        None => Err(Bad("an unknown step of a backup")),
+        Some(BackupStep::LetGo) if value_len.is_multiple_of(4) => Ok(()),
+        Some(_) if value_len == 0 => Ok(()),
+        Some(_) => Err(Bad("segments are four bytes each, and none belong elsewhere")),
+    }
+}
+
+/// The segments in a step of a backup.
+pub fn let_go(value: &[u8]) -> impl Iterator<Item = u32> + '_ {
+    value.chunks_exact(4).map(|chunk| u32::from_le_bytes(chunk.try_into().expect("four bytes")))
 }
 
 /// The hashes in a Hints request.

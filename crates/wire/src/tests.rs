@@ -279,7 +279,7 @@ proptest! {
 fn a_request_carries_no_more_than_its_kind_needs() {
     use RequestKind::*;
     let told = |kind, len: usize| {
-        let keyless = matches!(kind, Ping | Stats | Hints | Spilled);
+        let keyless = matches!(kind, Ping | Stats | Hints | Spilled | Backup);
         let (key, value) = (if keyless { &b""[..] } else { b"k" }, vec![1; len]);
         let request = Request { key, value: &value, ..Request::new(kind, 1) };
         let message = [&request.header()[..], key, &value].concat();
@@ -301,6 +301,15 @@ fn a_request_carries_no_more_than_its_kind_needs() {
         let refused = told(kind, most + 8).expect_err("too long");
         assert!(refused.contains(bad), "{kind:?}: {refused}");
     }
+    let step = |step: u64, value: &[u8]| {
+        let request = Request { argument: step, value, ..Request::new(Backup, 1) };
+        Request::decode(&[&request.header()[..], value].concat()).map(|_| ()).map_err(|bad| bad.0)
+    };
+    assert_eq!(step(BackupStep::LetGo as u64, &[0; LET_GO_MAX * 4]), Ok(()));
+    assert!(step(1, &[0; LET_GO_MAX * 4 + 4]).expect_err("too long").contains("more segments"));
+    assert!(step(1, &[0; 6]).expect_err("no segments").contains("four bytes each"));
+    assert!(step(0, &[0; 4]).expect_err("none belong there").contains("belong elsewhere"));
+    assert!(step(3, &[]).expect_err("no step").contains("unknown step"));
     assert!(told(Hints, 12).expect_err("no hashes").contains("eight bytes each"));
 }
 
@@ -310,7 +319,7 @@ fn another_version_is_named() {
         Hello { session: 1, ring_bytes: 2, group: 0, fresh: 1, since: 0, name: "n".into() }.encode();
     bytes[..4].copy_from_slice(&[9, 0, 9, 0]);
     assert!(Hello::decode(&bytes).expect_err("version").0.contains("versions"));
-    assert_eq!(Versions::of_hello(&bytes), Ok(Versions { least: 9, most: 9, features: 0 }));
+    assert_eq!(Versions::of_hello(&bytes), Ok(Versions { least: 9, most: 9, features: BACKUP }));
 }
 
 #[test]

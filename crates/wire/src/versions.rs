@@ -19,13 +19,15 @@ pub struct Versions {
     pub least: u16,
     /// The newest version that is spoken.
     pub most: u16,
-    /// A bit for each ability that a side has and the other may lack: abilities that both have are used. None
-    /// is defined.
+    /// A bit for each ability that a side has and the other may lack: abilities that both have are used.
     pub features: u32,
 }
 
+/// The ability to take part in a backup.
+pub const BACKUP: u32 = 1;
+
 /// The versions of this program.
-pub const VERSIONS: Versions = Versions { least: 8, most: 8, features: 0 };
+pub const VERSIONS: Versions = Versions { least: 8, most: 8, features: BACKUP };
 
 /// The agreement of two programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -26,11 +26,12 @@ const LAW: &[(&str, &[&[&str]])] = &[
     ("longarm-client", &[BASE, PARTS, &["longarm-cluster"]]),
     ("longarm-engine", &[BASE, ENGINE]),
     ("longarm-group", &[BASE, PARTS, REPLICA]),
+    ("longarm-backup", &[BASE, &["longarm-disk", "longarm-group", "longarm-memory", "longarm-store"]]),
     ("longarm-ordered", &[BASE, PARTS, &["longarm-replica"]]),
     ("longarm-server", &[BASE, PARTS, REPLICA, &["longarm-group"]]),
     ("longarm-bench", &[BASE, PARTS, ENDS, LOAD]),
     ("longarm-sim", &[BASE, PARTS, ENDS, LOAD, &["longarm-disk", "longarm-history"]]),
-    ("longarm", &[BASE, PARTS, ENDS, LOAD, &["longarm-bench", "longarm-cluster"]]),
+    ("longarm", &[BASE, PARTS, ENDS, LOAD, &["longarm-backup", "longarm-bench", "longarm-cluster"]]),
     (
         "longarm-chaos",
         &[

@@ -16,7 +16,7 @@ use crate::options::StartError;
 use crate::vote_store::{FileVoteStore, VoteStore, appear, make_dir, signed};
 
 /// The name of the file that says whose directory it is.
-const IDENTITY: &str = "identity";
+pub(super) const IDENTITY: &str = "identity";
 /// The key of its checksum, which guards against damage, not against people.
 const SUM_KEY: u64 = 0x6964_656E_7469_7479;
 
@@ -33,12 +33,13 @@ pub(crate) struct Identity {
 
 impl Identity {
     /// `longarm-data 1 ID SUM_KEY HASH_KEY CHECKSUM`, numbers in hexadecimal, and a line's end.
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let Identity { id, sum_key, hash_key } = self;
         signed(SUM_KEY, format!("longarm-data 1 {id:016x} {sum_key:016x} {hash_key:016x}"))
     }
 
-    fn parse(text: &str) -> Option<Identity> {
+    /// What is in the file of this text, if it is as it was written.
+    pub fn parse(text: &str) -> Option<Identity> {
         let words: Vec<_> = text.trim_end().split(' ').collect();
         let ["longarm-data", "1", id, sum_key, hash_key, _] = words[..] else { return None };
         let number = |word| u64::from_str_radix(word, 16).ok();

@@ -51,7 +51,7 @@ pub(crate) struct Loaded {
 
 /// What becomes of a room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Verdict {
+pub(super) enum Verdict {
     /// It stays.
     Stays,
     /// It stays if all positions before it do.
@@ -63,8 +63,8 @@ enum Verdict {
 }
 
 /// Judges rooms by a note.
-struct Judge<'a> {
-    note: &'a Note,
+pub(super) struct Judge<'a> {
+    pub note: &'a Note,
 }
 
 impl Judge<'_> {
@@ -73,7 +73,7 @@ impl Judge<'_> {
     }
 
     /// What becomes of a room in a use with this line, of this version and position.
-    fn judge(&self, line: &Line, csn: Csn, position: u64, whole: bool) -> Verdict {
+    pub fn judge(&self, line: &Line, csn: Csn, position: u64, whole: bool) -> Verdict {
         let of_note = line.term == self.note.term;
         let below = position < self.floor(line.stream);
         let cut = !self.note.sync && csn > self.note.stable && !Mutant::KeepBeyondCut.is_on();
@@ -93,19 +93,19 @@ impl Judge<'_> {
 
 /// What the threads that read found.
 #[derive(Default)]
-struct Found {
-    entries: u64,
+pub(super) struct Found {
+    pub entries: u64,
     /// Offsets of rooms that go.
-    goes: Vec<u64>,
+    pub goes: Vec<u64>,
     /// Stream, position and offset of entries beyond a floor.
     tail: Vec<(u16, u64, u64)>,
-    damaged: u64,
+    pub damaged: u64,
     /// Some of the damaged ones.
-    named: Vec<u64>,
+    pub named: Vec<u64>,
 }
 
 impl Found {
-    fn see(&mut self, verdict: Verdict, line: &Line, position: u64, offset: u64) {
+    pub fn see(&mut self, verdict: Verdict, line: &Line, position: u64, offset: u64) {
         match verdict {
             Verdict::Stays => self.entries += 1,
             Verdict::Tail => self.tail.push((line.stream, position, offset)),
@@ -129,7 +129,7 @@ impl Found {
     }
 
     /// Entries of a tail behind the first position that is missing go. Returns how far each stream is.
-    fn end_tails(&mut self, judge: &Judge<'_>) -> Vec<u64> {
+    pub fn end_tails(&mut self, judge: &Judge<'_>) -> Vec<u64> {
         let mut floors = judge.note.floors.clone();
         self.tail.sort_unstable();
         for (stream, position, offset) in std::mem::take(&mut self.tail) {

@@ -7,6 +7,8 @@
 //! - [`settle`]: the file becomes that of another term. [`slot`]: where it is while no thread has it.
 //! - [`feed`]: what the streams of a term wrote, named to the leader's [`scribe`], the thread that has it
 //!   written. [`follow`]: the scribe of a follower, which reports at the leader's [`desk`].
+//! - [`new_directory`]: a directory that is made of a backup. [`look`]: a directory that is looked at, and
+//!   not changed.
 //! - [`gate`]: what these threads and those of the term share: how much is on disk, and until when more may
 //!   be written.
 
@@ -17,6 +19,8 @@ pub(crate) mod follow;
 pub(crate) mod gate;
 pub(crate) mod kept;
 pub(crate) mod load;
+pub(crate) mod look;
+pub(crate) mod new_directory;
 pub(crate) mod options;
 pub(crate) mod replica_directory;
 pub(crate) mod scribe;

@@ -1,10 +1,8 @@
-//! `longarm dump`: writes out every item, from a live server one-sidedly or from a saved arena.
+//! `longarm dump`: writes out every item of a live server, one-sidedly.
 
 mod args;
 mod sink;
 mod tree;
-
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use longarm_base::UnixMillis;
 use longarm_client::{ClusterClient, Error, Item, Scan, ScanItem};
@@ -14,7 +12,6 @@ use crate::config::Config;
 use crate::connect;
 use crate::human;
 use crate::output::{Exit, Failure, Output};
-use crate::structures::saved::{PassedOver, Saved};
 pub use args::Args;
 use sink::{NAMED_MAX, Sink};
 
@@ -26,21 +23,9 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
     let mut sink = Sink::open(&args)?;
     let mut writer =
         Writer { prefix: args.prefix.as_bytes(), now: UnixMillis(0), failure: None, sink: &mut sink };
-    let mut passed = PassedOver::default();
-    match &args.arena {
-        Some(directory) => {
-            writer.now = UnixMillis(
-                SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64),
-            );
-            passed = Saved::open(directory)?.items(|item| writer.take(item))?;
-        }
-        None => {
-            let mut client = connect::connect(config, "longarm dump")?;
-            let taken =
-                if args.sorted { scan(&mut client, &mut writer) } else { walk(&mut client, &mut writer) };
-            taken.map_err(|error| connect::failure(&error, config))?;
-        }
-    }
+    let mut client = connect::connect(config, "longarm dump")?;
+    let taken = if args.sorted { scan(&mut client, &mut writer) } else { walk(&mut client, &mut writer) };
+    taken.map_err(|error| connect::failure(&error, config))?;
     if let Some(failure) = writer.failure.take() {
         return Err(failure);
     }
@@ -48,18 +33,8 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
     for refused in summary.refused.iter().take(NAMED_MAX) {
         output.warn(&format!("passed over {refused}"));
     }
-    for unsound in &passed.named {
-        output.warn(&format!("passed over {unsound}"));
-    }
     if args.output.is_some() {
-        say(&summary, &passed, output)?;
-    }
-    if passed.slots + passed.pairs > 0 {
-        let (slots, pairs) = (human::count(passed.slots), human::count(passed.pairs));
-        let text = format!("passed over {slots} slots and {pairs} pairs that do not verify");
-        return Err(Failure::new(Exit::Corrupt, text).hint(
-            "all else was written out; `longarm inspect` says whether that is what a cut-off server leaves",
-        ));
+        say(&summary, output)?;
     }
     match summary.refused_count {
         0 => Ok(Exit::Ok),
@@ -93,11 +68,10 @@ fn scan(client: &mut ClusterClient, writer: &mut Writer<'_>) -> Result<(), Error
     Ok(())
 }
 
-fn say(summary: &sink::Summary, passed: &PassedOver, output: &mut Output) -> Result<(), Failure> {
+fn say(summary: &sink::Summary, output: &mut Output) -> Result<(), Failure> {
     if output.json() {
         return output.value(&json!({
             "items": summary.items, "bytes": summary.bytes, "passed_over": summary.refused_count,
-            "slots_not_verified": passed.slots, "pairs_not_verified": passed.pairs,
         }));
     }
     output.line(&format!("wrote {} items, {}", human::count(summary.items), human::bytes(summary.bytes)))

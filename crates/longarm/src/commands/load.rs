@@ -6,7 +6,6 @@ mod csv;
 mod input;
 mod jsonl;
 mod line;
-mod progress;
 mod resume;
 mod source;
 mod tsv;
@@ -23,8 +22,8 @@ use crate::items::digest::Digest;
 use crate::items::item::{Next, Source};
 use crate::items::send::{Progress, Sender, Sending};
 use crate::output::{Exit, Failure, Output};
+use crate::progress::Bar;
 pub use args::Args;
-use progress::Bar;
 use resume::Resume;
 
 /// The line about the command in help texts.

@@ -1,8 +1,10 @@
 //! One file a subcommand: its arguments and its `run`. No command imports another: what several of them need
 //! stands beside this folder.
 
+pub mod backup;
 pub mod bench;
 pub mod cas;
+pub mod check;
 pub mod cluster;
 pub mod completions;
 pub mod del;
@@ -15,6 +17,7 @@ pub mod inspect;
 pub mod load;
 pub mod man;
 pub mod put;
+pub mod restore;
 pub mod scan;
 pub mod server;
 pub mod stats;
@@ -38,6 +41,9 @@ pub fn all() -> Vec<(&'static str, &'static str, Command)> {
         one::<scan::Args>("scan", scan::ABOUT),
         one::<load::Args>("load", load::ABOUT),
         one::<dump::Args>("dump", dump::ABOUT),
+        one::<backup::Args>("backup", backup::ABOUT),
+        one::<restore::Args>("restore", restore::ABOUT),
+        one::<check::Args>("check", check::ABOUT),
         one::<inspect::Args>("inspect", inspect::ABOUT),
         one::<doctor::Args>("doctor", doctor::ABOUT),
         one::<bench::Args>("bench", bench::ABOUT),

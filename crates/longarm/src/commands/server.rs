@@ -166,7 +166,6 @@ fn options(args: &Args, config: &Config) -> Result<ServerOptions, Failure> {
         tls: tls(config)?,
         verbs: config.verbs.transport(),
         data: data(args, config),
-        arena_dir: config.arena_dir.clone(),
         log: longarm_server::Log::new(move |line| match line.notice {
             Notice::Fault => remark(&fault(line.text)),
             _ if level >= Log::Warn => remark(line.text),
@@ -212,10 +211,6 @@ fn announce(server: &Server, config: &Config, node: Option<&Node>) {
         };
         say(config, Log::Info, &format!("listening at {address} ({how}), pid {pid}{who}"));
     }
-    let place = match &config.arena_dir {
-        Some(dir) => format!(", kept in {}", dir.display()),
-        None => String::new(),
-    };
     let lease = node.map_or(config.lease, |node| {
         let dir = node.dir().display();
         let what = match node.cluster.durability {
@@ -233,7 +228,7 @@ fn announce(server: &Server, config: &Config, node: Option<&Node>) {
         config,
         Log::Info,
         &format!(
-            "memory {}{shared}{place}, slots of {} bytes{}, lease {}, {} worker{}, eviction {}, login {}",
+            "memory {}{shared}, slots of {} bytes{}, lease {}, {} worker{}, eviction {}, login {}",
             show_size(config.memory),
             config.slot.bytes(),
             if config.index_updates == Updates::OutOfPlace { " out of place" } else { "" },

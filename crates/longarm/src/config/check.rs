@@ -7,7 +7,7 @@ use longarm_fabric::verbs::RETRIES_MAX;
 use longarm_fabric::{Address, RECEIVES};
 
 use super::units::{show_duration, show_size};
-use super::{Config, Eviction, Updates};
+use super::{Config, Updates};
 
 /// The least memory with which a server starts: the index and some segments of each size class must fit.
 pub const MEMORY_MIN: u64 = 16 << 20;
@@ -37,13 +37,6 @@ pub fn check(config: &Config) -> Report {
     addresses(config, &mut report);
     files(config, &mut report);
     let named = |keys: &str, text: &str| format!("{keys} ({}): {text}", config.origin(keys));
-    if let Some(dir) = &config.arena_dir
-        && !dir.is_dir()
-    {
-        report
-            .errors
-            .push(named("arena_dir", &format!("{} is not a directory; create it first", dir.display())));
-    }
     let replica = [
         ("cluster", config.cluster.is_some()),
         ("ordered", config.ordered),
@@ -57,9 +50,6 @@ pub fn check(config: &Config) -> Report {
             config.origin(key)
         );
         report.errors.push(named("index_updates", &text));
-    }
-    if config.eviction == Eviction::Lru && config.arena_dir.is_some() {
-        report.warnings.push(named("eviction", "items may be evicted although the arena is kept in files"));
     }
     report
 }

@@ -1,7 +1,7 @@
 //! The environment layer: turns `LONGARM_*` variables into [`Given`] values.
 
 use super::nearest::nearest;
-use super::settings::SETTINGS;
+use super::settings::{SETTINGS, retired};
 use super::{Given, Origin};
 
 /// The variable that names the configuration file.
@@ -31,6 +31,10 @@ pub fn parse(variables: impl IntoIterator<Item = (String, String)>) -> (Vec<Give
                     vec![value]
                 };
                 given.push(Given { key: setting.key, values, origin: Origin::Env(name) });
+            }
+            None if name == "LONGARM_ARENA_DIR" => {
+                let advice = retired("arena_dir").expect("it was a setting");
+                warnings.push(format!("environment {name} is ignored; {advice}"));
             }
             None => {
                 // All names have the same prefix, so only the rest is compared.

@@ -7,7 +7,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::nearest::nearest;
-use super::settings::{SETTINGS, Setting, YES_OR_NO};
+use super::settings::{SETTINGS, Setting, YES_OR_NO, retired};
 use super::{Given, Origin};
 
 /// Reads the settings that `text` states, and reports all faults in it. `path` only stands in messages.
@@ -68,9 +68,11 @@ impl Reader<'_> {
     }
 
     fn unknown(&mut self, key: &str, line: usize) {
-        let hint = match nearest(key, SETTINGS.iter().map(|setting| setting.key)) {
-            Some(known) => format!("did you mean {known:?}?"),
-            None => "`longarm --print-config` lists the known ones".to_string(),
+        let near = nearest(key, SETTINGS.iter().map(|setting| setting.key));
+        let hint = match (retired(key), near) {
+            (Some(advice), _) => advice.to_string(),
+            (None, Some(known)) => format!("did you mean {known:?}?"),
+            (None, None) => "`longarm --print-config` lists the known ones".to_string(),
         };
         self.faults.push(format!("{}:{line}: unknown setting {key:?}; {hint}", self.path.display()));
     }

@@ -53,6 +53,13 @@ impl Setting {
     }
 }
 
+/// What to do in place of a setting that there was once.
+pub fn retired(key: &str) -> Option<&'static str> {
+    let advice =
+        "it is gone: `data` keeps what a server holds, and `longarm inspect --data DIR` looks at that";
+    (key == "arena_dir").then_some(advice)
+}
+
 /// All settings, in the order they are shown.
 pub static SETTINGS: &[Setting] = &[
     Setting {
@@ -204,15 +211,6 @@ pub static SETTINGS: &[Setting] = &[
             "DURATION",
             "With --data and async: a loss of power loses the writes of this time at most; while the disk \
              is further behind, no write is taken",
-        )
-    },
-    Setting {
-        set: |c, v| one(v, |text| path(text).map(|p| c.arena_dir = p)),
-        show: |c| show_path(&c.arena_dir),
-        ..server(
-            "arena_dir",
-            "DIR",
-            "Keep the memory in plain files here, so that `inspect` can open it later",
         )
     },
     Setting {

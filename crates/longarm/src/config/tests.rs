@@ -38,7 +38,6 @@ fn the_defaults_are_the_documented_ones() {
         "# data is not set # default",
         "durability = \"async\" # default",
         "loss_window = \"100ms\" # default",
-        "# arena_dir is not set # default",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }
@@ -113,6 +112,8 @@ fn unknown_keys_are_errors_that_suggest_the_nearest() {
     assert!(all.contains("longarm.toml:1: unknown setting \"memry\"; did you mean \"memory\"?"), "{all}");
     assert!(all.contains("longarm.toml:3: unknown setting \"tls.crt\"; did you mean \"tls.cert\"?"), "{all}");
     assert!(all.contains("\"replicas\"; `longarm --print-config`"), "{all}");
+    let gone = file("arena_dir = '/var/lib/longarm'\n").expect_err("it is gone").join("\n");
+    assert!(gone.contains("unknown setting \"arena_dir\"; it is gone: `data` keeps"), "{gone}");
 }
 
 #[test]
@@ -184,7 +185,6 @@ fn the_check_finds_what_single_values_cannot_know() {
             "/none/secret",
             "peer_secret_file (flag --peer_secret_file): /none/secret: No such",
         ),
-        ("arena_dir", "/none", "/none is not a directory"),
     ];
     for (key, value, part) in bad {
         let config = load(&host(), [flag(Setting::find(key).expect(key).key, value)]).expect(key);

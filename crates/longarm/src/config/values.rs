@@ -168,8 +168,6 @@ pub struct Config {
     pub durability: Durability,
     /// The time within which the writes were taken that a loss of power loses, at most.
     pub loss_window: Duration,
-    /// Directory of plain-file backing, if any.
-    pub arena_dir: Option<PathBuf>,
     /// File of the shared secret, if any.
     pub secret_file: Option<PathBuf>,
     /// File with the secret that replicas and operators of a cluster have, and clients have not.
@@ -287,7 +285,6 @@ impl Config {
             data: None,
             durability: Durability::Async,
             loss_window: Duration::from_millis(100),
-            arena_dir: None,
             secret_file: None,
             peer_secret_file: None,
             tls: Tls::default(),

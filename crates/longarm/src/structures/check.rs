@@ -1,11 +1,9 @@
 //! Checks index and arena together, from their bytes alone.
 
-use std::collections::{BTreeSet, HashSet};
-
 use longarm_base::{Csn, EntryRef};
 use longarm_index::hash::{self, Geometry, Record, SlotKind};
 use longarm_memory::{Hash, HashKey, SumKey, Words};
-use longarm_store::{Entry, EntryKind, object};
+use longarm_store::{Entry, object};
 
 use crate::human;
 use crate::output::{Exit, Failure};
@@ -14,11 +12,6 @@ use crate::output::{Exit, Failure};
 const LOOKS: usize = 3;
 /// The most looks, with those during which tables of the index came or went.
 const LOOKS_MAX: usize = 12;
-/// The most problems between index and arena that are put into words.
-const SHOWN: usize = 100;
-/// Pairs that a server may have left half changed, at least: how many threads it had, only entries tell, and
-/// small items have none.
-const HALF_LEAST: u64 = 16;
 /// The most problems that a failure names; further ones are counted.
 const NAMED_MAX: usize = 50;
 
@@ -40,11 +33,6 @@ pub struct Findings {
     pub index: hash::IndexReport,
     /// The report on the segments.
     pub store: longarm_store::ArenaReport,
-    /// The number of changes that were under way when the memory stood still, by what they left: entries that
-    /// no slot names, slots whose entry is superseded, pairs half changed or half moved.
-    pub between: u64,
-    /// Whether `between` could be counted.
-    pub compared: bool,
     /// All problems in words; at most some hundred.
     pub problems: Vec<String>,
     /// The number of all problems.
@@ -102,17 +90,6 @@ impl Findings {
     }
 }
 
-/// How still the memory stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stillness {
-    /// A server may be changing it.
-    Live,
-    /// Its server was cut off: each of its threads may have left a write half done.
-    CutOff,
-    /// Its server stopped in good order.
-    Stopped,
-}
-
 /// Reads and verifies the entry that a slot names.
 pub fn read_entry<'b>(
     view: View<'_>,
@@ -150,17 +127,10 @@ pub fn read_entry<'b>(
     Ok(read)
 }
 
-/// Looks until a look finds no problem, or all looks find the same problem. `geometry` gives the tables that
-/// are in use now.
-pub fn check<F>(
-    view: View<'_>,
-    stillness: Stillness,
-    mut geometry: impl FnMut() -> Result<Geometry, F>,
-) -> Result<Findings, F> {
-    match stillness {
-        Stillness::Live => look_again(geometry, |tables| once(view, stillness, tables)),
-        Stillness::CutOff | Stillness::Stopped => Ok(once(view, stillness, &geometry()?)),
-    }
+/// Looks at memory that a server may be changing, until a look finds no problem, or all looks find the same
+/// problem. `geometry` gives the tables that are in use now.
+pub fn check<F>(view: View<'_>, geometry: impl FnMut() -> Result<Geometry, F>) -> Result<Findings, F> {
+    look_again(geometry, |tables| once(view, tables))
 }
 
 /// Looks at memory that changes, until a look finds nothing or enough looks agree.
@@ -194,118 +164,41 @@ struct Seen {
     offset: u64,
     csn: Csn,
     hash: Hash,
-    superseded: bool,
-    /// Whether a slot must name the entry.
-    counts: bool,
 }
 
-/// An entry that a slot names.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Named {
-    offset: u64,
-    csn: u64,
-    superseded: bool,
-    /// The pair of the oldest table where its key belongs.
-    home: u64,
-}
-
-fn once(view: View<'_>, stillness: Stillness, geometry: &Geometry) -> Findings {
+fn once(view: View<'_>, geometry: &Geometry) -> Findings {
     let hasher = HashKey::new(geometry.hash_key);
     let inline = geometry.live().next().is_some_and(|table| table.shape.kind == SlotKind::Inline64);
     // Segments come first, in the order in which they lie: over a network that is a few long READs. The check
     // of the index then asks about entries that are known already.
     let mut seen: Vec<Seen> = Vec::new();
-    let mut streams = 0;
     let store = longarm_store::verify_with(view.arena, view.sums, &mut |place, entry| {
-        streams = streams.max(u64::from(entry.stream) + 1);
-        let counts = !entry.superseded && matches!(entry.kind, EntryKind::Put | EntryKind::Move);
-        let (offset, csn) = (place.offset, entry.csn);
-        seen.push(Seen { offset, csn, hash: hasher.hash(entry.key), superseded: entry.superseded, counts });
+        seen.push(Seen { offset: place.offset, csn: entry.csn, hash: hasher.hash(entry.key) });
     });
     seen.sort_unstable_by_key(|entry| entry.offset);
-    let oldest = geometry.live().next();
-    let allowed = if stillness == Stillness::CutOff { 2 * (streams + 1) } else { 0 };
-    let half_allowed = if stillness == Stillness::CutOff { allowed.max(HALF_LEAST) } else { 0 };
-    let mut named: Vec<Named> = Vec::new();
     let mut bytes = Vec::new();
-    // In a group an inline item stands as an entry too. Both have one version, which nothing else has.
-    let mut inline_versions = HashSet::new();
-    let index = hash::verify(view.index, geometry, view.sums, half_allowed, |record| {
+    let index = hash::verify(view.index, geometry, view.sums, 0, |record| {
         let (csn, entry, hash) = match *record {
             Record::Entry { csn, entry, hash, .. } => (csn, entry, hash),
-            Record::Inline { csn, key, .. } => {
-                inline_versions.insert(csn.0);
-                return Ok(hasher.hash(key));
-            }
+            Record::Inline { key, .. } => return Ok(hasher.hash(key)),
         };
         let known = seen.binary_search_by_key(&entry.offset, |seen| seen.offset).ok().map(|at| &seen[at]);
-        let (real, superseded) = match known.filter(|known| known.csn == csn) {
-            Some(known) => (known.hash, known.superseded),
+        let real = match known.filter(|known| known.csn == csn) {
+            Some(known) => known.hash,
             // The entry was written, or moved, after the look at the segments.
-            None => {
-                let read = read_entry(view, csn, entry, &mut bytes)?;
-                (hasher.hash(read.key), read.superseded)
-            }
+            None => hasher.hash(read_entry(view, csn, entry, &mut bytes)?.key),
         };
         if (inline && real != hash) || real.tag() != hash.tag() {
             return Err(format!("names an entry at {:#x} whose key has another hash", entry.offset));
         }
-        let home = oldest.map_or(0, |table| table.home(real).0);
-        named.push(Named { offset: entry.offset, csn: csn.0, superseded, home });
         Ok(real)
     });
-    let in_slot = |entry: &&Seen| inline_versions.contains(&entry.csn.0);
-    let counts = seen.iter().filter(|entry| entry.counts && !in_slot(entry));
-    let mut live: Vec<(u64, u64)> = counts.map(|entry| (entry.offset, entry.csn.0)).collect();
-    let mut findings = Findings { compared: stillness != Stillness::Live, ..Findings::default() };
-    findings.problem_count = index.problem_count + store.problem_count;
+    let mut findings =
+        Findings { problem_count: index.problem_count + store.problem_count, ..Findings::default() };
     findings.problems.extend(index.problems.iter().map(|problem| format!("index: {problem}")));
     findings.problems.extend(store.problems.iter().map(|problem| format!("arena: {problem}")));
     (findings.index, findings.store) = (index, store);
-    if findings.compared {
-        compare(&mut findings, &mut named, &mut live, allowed);
-        findings.between += findings.index.half;
-    }
     findings
-}
-
-/// Checks that every live entry is named by exactly one slot, and that every slot names a live entry. Writes
-/// under way may break both.
-fn compare(findings: &mut Findings, named: &mut [Named], live: &mut [(u64, u64)], allowed: u64) {
-    named.sort_unstable();
-    live.sort_unstable();
-    let mut between = Vec::new();
-    let mut wrong = Vec::new();
-    // A move has made copies of the records of a pair, which has not MOVED.
-    let (mut copies, mut moving) = (Vec::new(), BTreeSet::new());
-    for two in named.windows(2).filter(|two| two[0].offset == two[1].offset) {
-        let text = format!("two slots name the entry at {:#x}", two[0].offset);
-        if two[0].csn == two[1].csn {
-            moving.insert(two[0].home);
-            copies.push(text);
-        } else {
-            wrong.push(text);
-        }
-    }
-    if moving.len() as u64 > allowed {
-        wrong.append(&mut copies);
-        moving.clear();
-    }
-    for Named { offset, csn, .. } in named.iter().filter(|named| named.superseded) {
-        between.push(format!("a slot names the superseded entry at {offset:#x}, version {csn}"));
-    }
-    for (offset, csn) in live.iter() {
-        if named.binary_search_by_key(&(*offset, *csn), |named| (named.offset, named.csn)).is_err() {
-            between.push(format!("no slot names the live entry at {offset:#x}, version {csn}"));
-        }
-    }
-    findings.between = between.len() as u64;
-    if findings.between > allowed {
-        wrong.append(&mut between);
-    }
-    findings.between += moving.len() as u64;
-    findings.problem_count += wrong.len() as u64;
-    findings.problems.extend(wrong.into_iter().take(SHOWN));
 }
 
 #[cfg(test)]
@@ -360,29 +253,6 @@ mod tests {
         let (said, looks) = looked(&[broken], |told| told as u64);
         assert_eq!((said.problem_count, said.unsettled, looks), (0, true, LOOKS_MAX));
         assert!(said.sound().is_err(), "nothing can be said");
-    }
-
-    /// A server that is killed while a pair moves leaves copies of its records, which name the same entries.
-    #[test]
-    fn copies_of_a_move_that_was_cut_off_count_as_one_change() {
-        let named = |offset: u64, csn: u64, home: u64| Named { offset, csn, superseded: false, home };
-        let compared = |named: Vec<Named>, allowed| {
-            let mut live: Vec<_> = named.iter().map(|named| (named.offset, named.csn)).collect();
-            let (mut named, mut findings) = (named, Findings::default());
-            compare(&mut findings, &mut named, &mut live, allowed);
-            (findings.between, findings.problem_count)
-        };
-        let moving =
-            |home: u64| (0..9).map(move |i| named(home * 4096 + i % 5 * 64, home * 10 + i % 5, home));
-        assert_eq!(compared(moving(1).collect(), 1), (1, 0));
-        assert_eq!(
-            compared(moving(1).collect(), 0),
-            (0, 4),
-            "a server that stopped in good order moved none"
-        );
-        assert_eq!(compared(moving(1).chain(moving(2)).collect(), 1), (0, 8), "one thread moves one pair");
-        // Each version has a place of its own.
-        assert_eq!(compared(vec![named(64, 1, 1), named(64, 2, 1)], 9), (0, 1));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use longarm_index::hash::Geometry;
 use longarm_index::hash::layout::INDEX_REGION;
 use longarm_wire::ARENA_REGION;
 
-use super::check::{Findings, Stillness, View, check};
+use super::check::{Findings, View, check};
 use crate::config::Config;
 use crate::connect;
 use crate::output::{Exit, Failure};
@@ -40,7 +40,7 @@ fn look_at(
     let index = raw.region(INDEX_REGION).ok_or_else(|| lacks("index"))?;
     let arena = raw.region(ARENA_REGION).ok_or_else(|| lacks("arena"))?;
     let view = View { index: &index, arena: &arena, sums: raw.sums() };
-    let findings = check(view, Stillness::Live, || raw.geometry()).map_err(failed)?;
+    let findings = check(view, || raw.geometry()).map_err(failed)?;
     let geometry = raw.geometry().map_err(failed)?;
     // Over a broken connection the memory reads as zeroes, so nothing is reported of it.
     match raw.failure() {

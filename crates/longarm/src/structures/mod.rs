@@ -1,5 +1,4 @@
-//! Walks and verifies all structures of a store, in the memory of a live server or as a server left them.
+//! Walks and verifies all structures of a store, in the memory of a live server.
 
 pub mod check;
 pub mod live;
-pub mod saved;

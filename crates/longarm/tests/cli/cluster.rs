@@ -44,7 +44,6 @@ fn what_is_no_replica_is_refused() {
             "address (flag --address) and cluster",
         ),
         (vec!["--cluster", "g.toml", "--node", "1", "--eviction", "lru"], "a group does not evict"),
-        (vec!["--cluster", "g.toml", "--node", "1", "--arena-dir", "."], "not kept in files"),
     ] {
         let (_, err, code) = group.run(&[vec!["server"], args.clone()].concat());
         assert!(code == 2 && err.contains(part), "{args:?}: {code} {err}");

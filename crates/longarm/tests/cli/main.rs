@@ -2,6 +2,7 @@
 //!
 //! Every wait is bounded, and every process is ended by its guard, also when a test fails.
 
+mod backup;
 mod bench;
 mod cluster;
 mod data;
@@ -11,7 +12,6 @@ mod group_data;
 mod harness;
 mod lanes;
 mod load;
-mod saved;
 mod scan;
 mod server;
 mod values;

@@ -257,7 +257,6 @@ fn a_server_with_data_is_no_cache_and_no_replica() {
         Server::start(options).map(|_| ()).expect_err("refused").to_string()
     };
     assert!(wrong(&|o| o.eviction = crate::Eviction::Lru).contains("with `data`, items stay"));
-    assert!(wrong(&|o| o.arena_dir = Some("here".into())).contains("does not go with"));
     let short = Durability::Async { window: Duration::from_millis(1) };
     assert!(wrong(&|o| o.data = data(Path::new("d"), short)).starts_with("option loss_window: 1ms"));
     let file = tempfile::NamedTempFile::new().expect("a file");

@@ -6,8 +6,8 @@ use std::time::Duration;
 use longarm_index::control::ServerState;
 use longarm_wire::{Request, RequestKind, Status};
 
-use super::harness::{Raw, options, shm_address, start, unique, until};
-use crate::{Eviction, Saved, Server, ServerOptions, StartError};
+use super::harness::{Raw, options, start, until};
+use crate::{Eviction, Server, ServerOptions};
 
 #[test]
 fn the_heart_beats_on_the_clock_of_the_welcome() {
@@ -153,47 +153,9 @@ fn options_that_make_no_sense_are_named() {
     };
     let error = ordered(&|o| o.eviction = Eviction::Lru);
     assert!(error.starts_with("option eviction: ") && error.contains("`ordered`"), "{error}");
-    let error = ordered(&|o| o.arena_dir = Some("here".into()));
-    assert!(error.starts_with("option arena_dir: ") && error.contains("`ordered`"), "{error}");
     let error = ordered(&|o| o.keep_sessions = Duration::from_secs(5_000));
     assert!(error.starts_with("option keep_sessions: ") && error.contains("`ordered`"), "{error}");
     let missing = "/nonexistent/longarm";
     let error = wrong(&|o| o.addresses = vec![format!("shm:{missing}/a.sock").parse().expect("address")]);
     assert!(error.starts_with("cannot listen at shm:/nonexistent"), "{error}");
-    assert!(wrong(&|o| o.arena_dir = Some(missing.into())).contains("does not exist: create it first"));
-}
-
-#[test]
-fn an_arena_directory_can_be_opened_again_and_is_never_overwritten() {
-    let dir = std::env::temp_dir().join(format!("longarm-arena-test-{}-{}", std::process::id(), unique()));
-    std::fs::create_dir(&dir).expect("a directory");
-    let (server, _) = start(|options| {
-        options.addresses = vec![shm_address()];
-        options.arena_dir = Some(dir.clone());
-    });
-    let mut raw = Raw::connect(&server.addresses()[0]);
-    raw.put(b"large", &[7; 4000]);
-    raw.put(b"small", b"v");
-    let (mut again, _) = options();
-    again.arena_dir = Some(dir.clone());
-    assert!(matches!(Server::start(again.clone()), Err(StartError::Directory { .. })));
-    server.stop(Duration::from_secs(5));
-    assert!(matches!(Server::start(again), Err(StartError::Directory { .. })));
-    let saved = Saved::read(&dir).expect("readable");
-    let sums = longarm_memory::SumKey::new(saved.sum_key);
-    let open = |path| {
-        let file = std::fs::File::open(path).expect("file");
-        longarm_memory::Region::open_saved(&file).expect("region")
-    };
-    let arena = open(Saved::segments_path(&dir));
-    let report = longarm_store::verify(&arena, &sums);
-    assert!(report.is_sound(), "{:?}", report.problems);
-    assert_eq!(report.total.live_entries, 1);
-    assert_eq!(longarm_memory::Words::bytes(&arena), saved.arena_bytes);
-    let control = open(Saved::control_path(&dir));
-    let mut bytes = vec![0; longarm_index::control::GEOMETRY_PLACE.len as usize];
-    longarm_memory::Words::copy_out(&control, longarm_index::control::GEOMETRY_PLACE.offset, &mut bytes);
-    let geometry = longarm_index::control::geometry(&bytes, &sums, saved.index_bytes).expect("a geometry");
-    assert_eq!(geometry.live().count(), 1);
-    std::fs::remove_dir_all(&dir).expect("remove");
 }

@@ -42,7 +42,7 @@ impl Leader {
     fn new() -> Leader {
         let (options, _) = options();
         let address = options.addresses[0].clone();
-        let lent = crate::regions::create_of_replica(&options, SUM_KEY).expect("regions");
+        let lent = crate::regions::create_of_replica(&options).expect("regions");
         let lent = Arc::new(lent);
         longarm_store::format(lent.arena.memory(), &SumKey::new(SUM_KEY)).expect("an arena");
         let start = TermStart {

@@ -1,6 +1,7 @@
 //! One entry: its bytes, its writer, the judgement of a one-sided reader, and the check of a room.
 
 mod follower;
+mod image;
 pub mod layout;
 mod owner;
 mod reader;
@@ -11,6 +12,7 @@ mod verify;
 mod tests;
 
 pub use follower::{Age, age_at, set_superseded};
+pub use image::EntryImage;
 pub use layout::{EntryKind, OperationId};
 pub use owner::{Draft, EntryMeta};
 pub use reader::{Entry, EntryError, read, total_len};

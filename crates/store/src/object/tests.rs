@@ -60,6 +60,29 @@ fn look(memory: &Journal, place: EntryRef) -> Vec<u8> {
 }
 
 proptest! {
+    /// An image has the bytes that a writer would have written.
+    #[test]
+    fn an_image_of_an_entry_is_the_entry(
+        key in proptest::collection::vec(any::<u8>(), 1..200),
+        value in proptest::collection::vec(any::<u8>(), 0..3000),
+        expiry in prop_oneof![Just(0u64), any::<u64>()],
+        kind in prop_oneof![Just(EntryKind::Put), Just(EntryKind::Tombstone), Just(EntryKind::Move)],
+        moved in any::<bool>(),
+        csn in 1..=longarm_base::limits::CSN_MAX / 10,
+    ) {
+        let (journal, expiry) = (Journal::new(8192), UnixMillis(expiry));
+        let meta = EntryMeta { moved, ..EntryMeta::of(kind) }.expiring(expiry);
+        let place = write(&journal, 4, csn, &key, &value, meta);
+        let image = EntryImage {
+            csn: Csn(csn), kind, moved, expiry, position: csn * 10, stream: 3, term: TERM, generation: 4,
+            key: &key, value: &value,
+        };
+        prop_assert_eq!(image.bytes(), place.len as usize);
+        let mut bytes = vec![9; image.bytes()];
+        image.write(place.offset, &sums(), &mut bytes);
+        prop_assert_eq!(bytes, look(&journal, place));
+    }
+
     #[test]
     fn an_entry_comes_back_whole(
         key in proptest::collection::vec(any::<u8>(), 1..200),

@@ -112,3 +112,10 @@ pub const fn segment_of(offset: u64) -> u32 {
 pub const fn table_segments(segments: u64) -> u64 {
     segments.div_ceil(LINES)
 }
+
+/// Bytes of the arena of a server with so much memory: whole segments for it, and those of the table.
+pub fn arena_bytes(memory: u64) -> u64 {
+    let segments = memory.div_ceil(SEGMENT_BYTES);
+    let table = (segments * LINE).div_ceil(SEGMENT_BYTES);
+    (segments + table).min(SEGMENTS_MAX) * SEGMENT_BYTES
+}

@@ -17,7 +17,8 @@ mod tests;
 pub use layout::{Lane, SegmentState};
 pub use owner::{forget, freed_line};
 pub use reader::{
-    ArenaGeometry, Line, LineError, claim_number, line_bytes, replica_line, room_length, run_length,
+    ArenaGeometry, Line, LineError, claim_number, line_bytes, line_image, replica_line, room_length,
+    run_length,
 };
 pub use verify::{ArenaReport, SegmentReport, verify, verify_with};
 

@@ -75,7 +75,7 @@ pub(crate) struct Ledger {
     reserve: u32,
     /// Segments of the reserve that only records may take.
     records: u32,
-    claims: u64,
+    pub(crate) claims: u64,
     /// Claim csn and head of each use that may hold superseded entries. The one entry of a run is none before
     /// the run is dead.
     ages: BTreeSet<(Csn, u32)>,

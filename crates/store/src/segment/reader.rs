@@ -123,7 +123,7 @@ impl Line {
     }
 
     /// Bytes of a room, and the number of rooms; a run has one.
-    pub(crate) fn rooms(&self) -> (u64, u64) {
+    pub fn rooms(&self) -> (u64, u64) {
         match self.stride as u64 {
             0 => (self.run as u64 * SEGMENT_BYTES, 1),
             stride => (stride, SEGMENT_BYTES / stride),
@@ -272,6 +272,11 @@ pub fn replica_line(memory: &dyn Words, sums: &SumKey, segment: u32) -> Option<[
         }
     }
     None
+}
+
+/// The bytes of this line, as followers have it, for a segment of an arena that no server runs on.
+pub fn line_image(sums: &SumKey, segment: u32, line: &Line) -> [u8; LINE as usize] {
+    bytes_of(&line_words(sums, segment, &line.of_replicas()))
 }
 
 /// The number of the claim that a segment's line names, as its owner wrote it: it identifies the use of the

@@ -266,7 +266,7 @@ fn what_is_wrong_with_a_greeting_is_named() {
         bytes[at] = byte;
         ScanWelcome::decode(&bytes).expect_err("refused").0
     };
-    assert!(with(0, 99).contains("not offered") && with(4, 1).contains("not offered"));
+    assert!(with(0, 99).contains("not offered") && with(4, 2).contains("not offered"));
     assert!(with(32, 128).contains("replica") && with(36, 1).contains("bits"));
 }
 

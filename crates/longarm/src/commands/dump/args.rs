@@ -42,10 +42,6 @@ pub struct Args {
     pub prefix: String,
 
     /// In the order of keys, from an ordered index (`longarm server --ordered true`)
-    #[arg(long, conflicts_with = "arena")]
+    #[arg(long)]
     pub sorted: bool,
-
-    /// Read the saved arena in this directory instead of a server's memory
-    #[arg(long, value_name = "DIR")]
-    pub arena: Option<PathBuf>,
 }

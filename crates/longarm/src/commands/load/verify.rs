@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use longarm_client::ClusterClient;
 
-use super::progress::Bar;
 use crate::config::Config;
 use crate::connect;
 use crate::human;
 use crate::items::difference::difference;
 use crate::items::item::{Item, Next, Source};
 use crate::output::Failure;
+use crate::progress::Bar;
 
 /// The most keys of one batch of GETs.
 const BATCH: usize = 64;

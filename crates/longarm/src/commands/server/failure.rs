@@ -22,11 +22,10 @@ pub fn start_failure(error: &StartError) -> Failure {
             failure.hint("`longarm doctor` shows the memory and huge pages of this machine")
         }
         StartError::Index { .. } => failure.hint("raise --memory or lower --expected-items"),
-        StartError::Directory { .. } => {
-            failure.hint("--data wants a directory of its own, and --arena-dir one without an arena in it")
-        }
+        StartError::Directory { .. } => failure.hint("--data wants a directory of its own"),
         StartError::Disk(DiskError::Damaged { .. }) => failure.hint(
-            "--accept-damage starts without what is damaged; a copy of the directory, made first, keeps it",
+            "a server alone starts without what is damaged with --accept-damage; a copy of the directory, \
+             made first, keeps it. A cluster's node is started with an empty directory: the others give it all",
         ),
         StartError::Disk(_) => failure.hint("`longarm doctor --data DIR` says what the disk can do"),
         _ => failure.hint("`longarm doctor` shows the limits of this machine"),
