@@ -28,5 +28,5 @@ pub use copying::{CopyError, Copying, Source, Start, Step};
 pub use error::BackupError;
 pub use frame::{BackedEntry, Frame};
 pub use manifest::{Contents, Manifest, Part, Since, UseName};
-pub use restore::{Origin, Restored, restore};
+pub use restore::{Origin, Restored, Whose, restore};
 pub use target::Target;

@@ -15,7 +15,7 @@ use std::path::Path;
 use longarm_base::limits::SEGMENT_BYTES;
 use longarm_base::{Csn, ReplicaId, Term};
 use longarm_disk::{ArenaDisk, FileMedium, Note};
-use longarm_group::NewDirectory;
+use longarm_group::{FileVoteStore, NewDirectory};
 use longarm_memory::SumKey;
 use longarm_store::object::EntryImage;
 use longarm_store::segment::layout::{arena_bytes, segment_at, table_segments};
@@ -46,11 +46,31 @@ pub struct Restored {
     pub segments: u32,
     /// Segments in use.
     pub used: u32,
+    /// The term of its note.
+    pub term: Term,
+}
+
+/// Whose data directory is made.
+pub enum Whose {
+    /// A server's of its own.
+    Alone,
+    /// A replica's of a new cluster's group. All replicas of the group are made of the same backup, for the
+    /// same memory.
+    Replica {
+        /// The group.
+        group: u64,
+        /// The key of its checksums.
+        sum_key: u64,
+        /// The replica.
+        replica: ReplicaId,
+        /// Where it will keep what it promised.
+        votes: FileVoteStore,
+    },
 }
 
 /// Makes a data directory for a server with so much memory. `dir` is new, or empty, and is so again after an
 /// error.
-pub fn restore(from: Origin<'_>, dir: &Path, memory: u64) -> Result<Restored, BackupError> {
+pub fn restore(from: Origin<'_>, dir: &Path, whose: Whose, memory: u64) -> Result<Restored, BackupError> {
     // A backup that is not complete is refused before anything is made.
     let chain = match &from {
         Origin::Directory(backup) => Some(Chain::open(backup)?),
@@ -67,7 +87,13 @@ pub fn restore(from: Origin<'_>, dir: &Path, memory: u64) -> Result<Restored, Ba
     }
     let is_made = make_empty(dir)?;
     let text = |error: longarm_group::StartError| BackupError::Directory(error.to_string());
-    let fresh = NewDirectory::begin(dir).map_err(text)?;
+    let fresh = match whose {
+        Whose::Alone => NewDirectory::begin(dir),
+        Whose::Replica { group, sum_key, replica, votes } => {
+            NewDirectory::of_replica(dir, group, sum_key, replica, votes)
+        }
+    };
+    let fresh = fresh.map_err(text)?;
     let made = fill(&fresh, segments, table, |each| match (&chain, from) {
         (Some(chain), _) => chain.visit(each),
         (None, Origin::Stream(name, from)) => Chain::visit_stream(name, from, each),
@@ -75,7 +101,7 @@ pub fn restore(from: Origin<'_>, dir: &Path, memory: u64) -> Result<Restored, Ba
     });
     match made {
         Ok(restored) => {
-            fresh.appear().map_err(text)?;
+            fresh.appear(restored.term).map_err(text)?;
             Ok(restored)
         }
         Err(error) => {
@@ -100,8 +126,8 @@ fn fill(
         Image { disk, sums: fresh.sums(), next: table, segments, term: Term::ZERO, bytes: vec![] };
     let backup = visit(&mut |frame| image.take(frame))?;
     let used = image.next - table;
-    image.finish(&backup)?;
-    Ok(Restored { backup, segments, used })
+    let term = image.finish(&backup)?;
+    Ok(Restored { backup, segments, used, term })
 }
 
 /// The file of an arena that is being filled.
@@ -150,14 +176,14 @@ impl Image {
     }
 
     /// Writes the table, and then the note, which says that all of this is there.
-    fn finish(mut self, backup: &Checked) -> Result<(), BackupError> {
+    fn finish(mut self, backup: &Checked) -> Result<Term, BackupError> {
         let manifest = &backup.manifest;
-        let counter = self.term.counter().saturating_add(1);
+        let term = Term::new(self.term.counter().saturating_add(1), ReplicaId(0));
         let version = Csn(manifest.version);
         self.disk.write_table()?;
         self.disk.sync()?;
         self.disk.write_note(&Note {
-            term: Term::new(counter, ReplicaId(0)),
+            term,
             stable: version,
             ceiling: version,
             ended: true,
@@ -165,6 +191,7 @@ impl Image {
             items: backup.entries,
             ..Note::default()
         })?;
-        Ok(self.disk.sync()?)
+        self.disk.sync()?;
+        Ok(term)
     }
 }

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use super::leader::{Act, Backup, Item, Leader, back_up};
 use crate::frame::{Frame, HEAD};
 use crate::manifest::{Manifest, Since};
-use crate::{BackupError, Chain, Origin, Target, check, restore};
+use crate::{BackupError, Chain, Origin, Target, Whose, check, restore};
 
 /// The memory of what is restored.
 const MEMORY: u64 = 64 << 20;
@@ -112,16 +112,21 @@ fn a_data_directory_has_what_the_leader_held() {
     write(&backup, &at("b"), "1", None);
     let checked = check(&at("b")).expect("sound");
     assert!(checked.entries as usize > held.len() && checked.tombstones == 4, "{checked:?}");
-    restore(Origin::Directory(&at("b")), &at("from-files"), MEMORY).expect("restored");
+    restore(Origin::Directory(&at("b")), &at("from-files"), Whose::Alone, MEMORY).expect("restored");
     assert!(found(&at("from-files")) == held);
     let bytes = stream(&backup);
-    restore(Origin::Stream(Path::new("s"), &mut Cursor::new(bytes)), &at("from-stream"), MEMORY)
-        .expect("restored");
+    restore(
+        Origin::Stream(Path::new("s"), &mut Cursor::new(bytes)),
+        &at("from-stream"),
+        Whose::Alone,
+        MEMORY,
+    )
+    .expect("restored");
     assert!(found(&at("from-stream")) == held);
     // Neither goes where something is.
-    let full = refused(restore(Origin::Directory(&at("b")), &at("from-files"), MEMORY));
+    let full = refused(restore(Origin::Directory(&at("b")), &at("from-files"), Whose::Alone, MEMORY));
     assert!(full.contains("is not empty: it holds `"), "{full}");
-    let small = refused(restore(Origin::Directory(&at("b")), &at("small"), 16 << 20));
+    let small = refused(restore(Origin::Directory(&at("b")), &at("small"), Whose::Alone, 16 << 20));
     assert!(small.contains("raise --memory") && !at("small").exists(), "{small}");
 }
 
@@ -132,9 +137,10 @@ fn what_is_not_what_was_written_is_refused_and_leaves_nothing() {
     let backup = back_up(&mut leader(), None).expect("a backup");
     write(&backup, &at("b"), "1", None);
     let attempt = |what: &str, named: &str| {
-        for error in
-            [refused(check(&at("b"))), refused(restore(Origin::Directory(&at("b")), &at("d"), MEMORY))]
-        {
+        for error in [
+            refused(check(&at("b"))),
+            refused(restore(Origin::Directory(&at("b")), &at("d"), Whose::Alone, MEMORY)),
+        ] {
             assert!(error.contains(named), "{what}: {error}");
             assert!(!at("d").exists(), "{what}: something is left");
         }
@@ -211,7 +217,7 @@ fn chain(home: &Path) -> (Leader, Vec<PathBuf>) {
 fn a_backup_that_rests_on_others_needs_them_all() {
     let home = tempfile::tempdir().expect("a directory");
     let (leader, places) = chain(home.path());
-    let last = |to: &str| restore(Origin::Directory(&places[2]), &home.path().join(to), MEMORY);
+    let last = |to: &str| restore(Origin::Directory(&places[2]), &home.path().join(to), Whose::Alone, MEMORY);
     let restored = last("d0").expect("restored");
     assert_eq!(restored.backup.backups, 3);
     let version = Csn(restored.backup.manifest.version);
@@ -222,7 +228,8 @@ fn a_backup_that_rests_on_others_needs_them_all() {
     for place in &places {
         std::fs::rename(place, moved.join(place.file_name().expect("a name"))).expect("moved");
     }
-    restore(Origin::Directory(&moved.join("b2")), &home.path().join("d1"), MEMORY).expect("restored");
+    restore(Origin::Directory(&moved.join("b2")), &home.path().join("d1"), Whose::Alone, MEMORY)
+        .expect("restored");
     // The oldest is gone.
     std::fs::rename(moved.join("b0"), home.path().join("elsewhere")).expect("moved");
     let gone = refused(check(&moved.join("b2")));

@@ -15,9 +15,14 @@ use crate::options::StartError;
 use crate::vote_store::{VoteStore, make_dir, signed};
 
 /// The name of the file that says whose directory it is.
-const WHOSE: &str = "replica";
+pub(super) const WHOSE: &str = "replica";
 /// The key of its checksum, which guards against damage, not against people.
 const SUM_KEY: u64 = 0x7265_706C_6963_6121;
+
+/// What the file says: `longarm-replica 1 GROUP REPLICA CHECKSUM`, and a line's end.
+pub(super) fn whose(group: u64, replica: ReplicaId) -> String {
+    signed(SUM_KEY, format!("longarm-replica 1 {group:016x} {replica}"))
+}
 
 /// The directory of a replica's arena, which this process alone uses.
 pub struct ReplicaDirectory {
@@ -40,7 +45,7 @@ impl ReplicaDirectory {
         let failed = |step: &str, error: Error| wrong(format!("cannot {step}: {error}"));
         make_dir(dir).map_err(|error| failed("make it", error))?;
         let path = dir.join(WHOSE);
-        let text = signed(SUM_KEY, format!("longarm-replica 1 {group:016x} {replica}"));
+        let text = whose(group, replica);
         if !path.exists() {
             if dir.join("arena").exists() {
                 return Err(wrong(format!(

@@ -8,9 +8,11 @@ mod placement;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use longarm_base::ReplicaId;
+use longarm_server::FileVoteStore;
 
 pub use init::{Division, create, draw, replace};
 pub use longarm_cluster::{
@@ -18,6 +20,34 @@ pub use longarm_cluster::{
 };
 
 use crate::output::{Exit, Failure};
+
+/// The directory of a node unless its user names another: `FILE.node-N`, beside the cluster's file.
+pub fn directory_beside(file: &Path, node: NodeId) -> PathBuf {
+    let mut name = OsString::from(file);
+    name.push(format!(".node-{node}"));
+    name.into()
+}
+
+/// Where in a node's directory a replica's arena is: of several groups each has a directory.
+pub fn arena_directory(cluster: &Cluster, group: &Group, dir: &Path) -> PathBuf {
+    match cluster.groups.len() {
+        1 => dir.into(),
+        _ => dir.join(format!("group-{:016x}", group.id)),
+    }
+}
+
+/// Where in a node's directory a replica keeps what it promised; makes the directory if need be.
+pub fn vote_store(cluster: &Cluster, group: &Group, dir: &Path) -> Result<FileVoteStore, Failure> {
+    // A cluster of one group keeps the name that the store has always had.
+    let store = match cluster.groups.len() {
+        1 => FileVoteStore::open(dir),
+        _ => FileVoteStore::of_group(dir, group.id),
+    };
+    store.map_err(|error| {
+        Failure::io("make the directory", dir, &error)
+            .hint("--data names another; a replica needs what it promised again")
+    })
+}
 
 /// Names the node of a replica for people; a replica of which the file does not know goes by its id.
 pub fn named(node: Option<NodeId>, replica: ReplicaId) -> String {

@@ -156,3 +156,37 @@ fn a_node_that_lost_its_directory_is_given_all_and_others_directories_are_refuse
     let (said, code) = refused(&mut group, other, &[]);
     assert!(code == Some(2) && said.contains("put `durability = \"sync\"` back"), "{code:?} {said}");
 }
+
+/// A cluster in memory is backed up, and a new one, of other keys, starts from that: two nodes have it on
+/// their disks, and the third is given it.
+#[test]
+fn a_cluster_starts_from_the_backup_of_another() {
+    for groups in ["1", "2"] {
+        let mut old = Group::init(Vec::new(), &[&TIMES[..], &["--groups", groups]].concat(), shm);
+        let tree = old.path("tree");
+        make_tree(&tree);
+        old.start_all();
+        old.client(&["load", &tree.display().to_string()]);
+        let options = [&TIMES[..], &["--durability", "sync", "--groups", groups]].concat();
+        let mut new = Group::init(Vec::new(), &options, shm);
+        let refused = new.run(&["restore", "b1", "--cluster", "g.toml", "--node", "9", "--group", "1"]);
+        assert!(refused.2 == 2 && refused.1.contains("no replica on node 9"), "{refused:?}");
+        for group in (1..=groups.parse().expect("a number")).map(|group: u32| group.to_string()) {
+            let backup = new.path(&format!("b{group}")).display().to_string();
+            old.client(&["backup", &backup, "--group", &group]);
+            for node in ["1", "2"] {
+                let restore = ["restore", &backup, "--node", node, "--group", &group];
+                let said = new.client(&restore);
+                assert!(said.contains("longarm server --cluster g.toml --node"), "{said}");
+                let (_, err, code) = new.run(&[&restore[..], &["--cluster", "g.toml"]].concat());
+                assert!(code == 2 && !err.contains("panicked"), "{code} {err}");
+            }
+        }
+        new.start_all();
+        let out = new.path("out");
+        new.client(&["dump", "--format", "tree", "--output", &out.display().to_string()]);
+        assert_eq!(contents(&out), contents(&tree), "{}", new.logs());
+        new.client(&["put", "more", "x"]);
+        assert_eq!(new.client(&["get", "more"]), "x");
+    }
+}

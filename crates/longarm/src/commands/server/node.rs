@@ -1,6 +1,5 @@
 //! Makes a server a node of a cluster, by `--cluster` and `--node`.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -66,7 +65,7 @@ impl Node {
                 "move the node's data directory away and start it: the others give it all that they have",
             ));
         }
-        let dir = config.data.clone().unwrap_or_else(|| beside(path, number));
+        let dir = config.data.clone().unwrap_or_else(|| cluster::directory_beside(path, at.node));
         Ok(Some(Node { cluster, at, joins: args.join, dir }))
     }
 
@@ -90,15 +89,7 @@ impl Node {
     }
 
     fn group(&self, group: &Group) -> Result<GroupOptions, Failure> {
-        // A cluster of one group keeps the name that the store has always had.
-        let vote_store = match self.cluster.groups.len() {
-            1 => FileVoteStore::open(&self.dir),
-            _ => FileVoteStore::of_group(&self.dir, group.id),
-        };
-        let vote_store = vote_store.map_err(|error| {
-            Failure::io("make the directory", &self.dir, &error)
-                .hint("--data names another; a replica needs what it promised again")
-        })?;
+        let vote_store = cluster::vote_store(&self.cluster, group, &self.dir)?;
         let (replica, vote_store) =
             (group.on(self.at.node).expect("the node has a replica of it"), Arc::new(vote_store));
         let durable = self.durable(group, replica, vote_store.clone())?;
@@ -124,10 +115,7 @@ impl Node {
         replica: ReplicaId,
         votes: Arc<FileVoteStore>,
     ) -> Result<Option<Durable>, Failure> {
-        let dir = match self.cluster.groups.len() {
-            1 => self.dir.clone(),
-            _ => self.dir.join(format!("group-{:016x}", group.id)),
-        };
+        let dir = cluster::arena_directory(&self.cluster, group, &self.dir);
         if self.cluster.durability == cluster::Durability::Memory {
             let arena = dir.join("arena");
             if arena.exists() {
@@ -170,11 +158,4 @@ impl Node {
     pub fn dir(&self) -> &Path {
         &self.dir
     }
-}
-
-/// The directory unless the user names another: `FILE.node-N`, beside the cluster's file.
-fn beside(path: &Path, number: u32) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(format!(".node-{number}"));
-    name.into()
 }
