@@ -85,7 +85,7 @@ fn each(group: &Group) -> (Vec<Value>, i32) {
     (out.lines().map(parse).collect(), code)
 }
 
-fn until_each(group: &Group, what: &str, good: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+pub fn until_each(group: &Group, what: &str, good: impl Fn(&[Value]) -> bool) -> Vec<Value> {
     let began = Instant::now();
     loop {
         let (status, _) = each(group);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use longarm_client::{ClusterClient, Options, Topology};
 use rustix::process::Signal;
 
+use crate::cluster::until_each;
 use crate::group::{Group, TIMES, in_sync};
 use crate::harness::{contents, make_tree};
 use crate::lanes::{Lane, look, write};
@@ -157,6 +158,12 @@ fn a_node_that_lost_its_directory_is_given_all_and_others_directories_are_refuse
     assert!(code == Some(2) && said.contains("put `durability = \"sync\"` back"), "{code:?} {said}");
 }
 
+/// Starts all nodes, also of a cluster with several groups, and waits until all are in sync.
+fn start_all(group: &mut Group) {
+    (1..=3).for_each(|node| group.start(node));
+    until_each(group, "groups in sync", |status| status.iter().all(|group| in_sync(group) == 3));
+}
+
 /// A cluster in memory is backed up, and a new one, of other keys, starts from that: two nodes have it on
 /// their disks, and the third is given it.
 #[test]
@@ -165,7 +172,7 @@ fn a_cluster_starts_from_the_backup_of_another() {
         let mut old = Group::init(Vec::new(), &[&TIMES[..], &["--groups", groups]].concat(), shm);
         let tree = old.path("tree");
         make_tree(&tree);
-        old.start_all();
+        start_all(&mut old);
         old.client(&["load", &tree.display().to_string()]);
         let options = [&TIMES[..], &["--durability", "sync", "--groups", groups]].concat();
         let mut new = Group::init(Vec::new(), &options, shm);
@@ -182,7 +189,7 @@ fn a_cluster_starts_from_the_backup_of_another() {
                 assert!(code == 2 && !err.contains("panicked"), "{code} {err}");
             }
         }
-        new.start_all();
+        start_all(&mut new);
         let out = new.path("out");
         new.client(&["dump", "--format", "tree", "--output", &out.display().to_string()]);
         assert_eq!(contents(&out), contents(&tree), "{}", new.logs());

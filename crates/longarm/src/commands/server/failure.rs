@@ -25,7 +25,7 @@ pub fn start_failure(error: &StartError) -> Failure {
         StartError::Directory { .. } => failure.hint("--data wants a directory of its own"),
         StartError::Disk(DiskError::Damaged { .. }) => failure.hint(
             "a server alone starts without what is damaged with --accept-damage; a copy of the directory, \
-             made first, keeps it. A cluster's node is started with an empty directory: the others give it all",
+             made first, keeps it. A cluster's node is started with an empty one: the others give it all",
         ),
         StartError::Disk(_) => failure.hint("`longarm doctor --data DIR` says what the disk can do"),
         _ => failure.hint("`longarm doctor` shows the limits of this machine"),
