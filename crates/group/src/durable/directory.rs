@@ -13,7 +13,7 @@ use rustix::fs::FlockOperation;
 
 use crate::durable::options::{DiskSource, ReplicaDisk};
 use crate::options::StartError;
-use crate::vote_store::{FileVoteStore, VoteStore, appear, make_dir, signed};
+use crate::vote_store::{FileVoteStore, Promise, VoteStore, appear, make_dir, signed};
 
 /// The name of the file that says whose directory it is.
 pub(super) const IDENTITY: &str = "identity";
@@ -105,23 +105,30 @@ impl Directory {
         let failed = |e| StartError::Os("keep promises in the data directory", e);
         FileVoteStore::open(&self.dir).map(Arc::new).map_err(failed)
     }
-
-    /// The highest term that the server promised.
-    fn promised(&self) -> std::io::Result<Term> {
-        Ok(FileVoteStore::open(&self.dir)?.load()?.map_or(Term::ZERO, |promise| promise.term))
-    }
 }
 
 impl DiskSource for Directory {
     fn open(&self, shape: Shape) -> Result<(ReplicaDisk, Found), DiskError> {
-        let arena = self.dir.join("arena");
-        // A server promises before it first leads, and has its file before that.
-        if !arena.exists() && self.promised().map_or(true, |term| term > Term::ZERO) {
-            return Err(DiskError::Missing { path: arena });
-        }
-        let (disk, found) = ArenaDisk::in_dir(&self.dir, shape, self.medium)?;
-        Ok((disk.boxed(), found))
+        let promise = || FileVoteStore::open(&self.dir)?.load();
+        open_arena(&self.dir, shape, self.medium, promise)
     }
+}
+
+/// The file of the arena in a directory: as it is, or a new one. A replica has its file before it promises
+/// anything, so one that promised a term, or cannot tell, and has no file has lost it.
+pub(super) fn open_arena(
+    dir: &Path,
+    shape: Shape,
+    medium: u64,
+    promise: impl FnOnce() -> std::io::Result<Option<Promise>>,
+) -> Result<(ReplicaDisk, Found), DiskError> {
+    let arena = dir.join("arena");
+    let promised = |kept: Option<Promise>| kept.is_some_and(|promise| promise.term > Term::ZERO);
+    if !arena.exists() && promise().map_or(true, promised) {
+        return Err(DiskError::Missing { path: arena });
+    }
+    let (disk, found) = ArenaDisk::in_dir(dir, shape, medium)?;
+    Ok((disk.boxed(), found))
 }
 
 /// Makes a small file, which appears at once, and whole.
@@ -181,7 +188,7 @@ mod tests {
         let made = Directory::open(dir.path()).expect("made");
         let shape = Shape { group: made.identity.id, ..SHAPE };
         made.open(shape).expect("made");
-        let promise = crate::Promise { term: Term::new(1, longarm_base::ReplicaId(0)), ..Default::default() };
+        let promise = Promise { term: Term::new(1, longarm_base::ReplicaId(0)), ..Default::default() };
         made.vote_store().expect("a store").store(&promise).expect("stored");
         std::fs::remove_file(path("arena")).expect("removed");
         let lost = made.open(shape).map(|_| ()).expect_err("it is refused").to_string();

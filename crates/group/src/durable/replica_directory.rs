@@ -5,11 +5,11 @@ use std::io::{Error, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longarm_base::{ReplicaId, Term};
-use longarm_disk::{ArenaDisk, DiskError, Found, Shape};
+use longarm_base::ReplicaId;
+use longarm_disk::{DiskError, Found, Shape};
 use longarm_host::random;
 
-use crate::durable::directory::{lock, make};
+use crate::durable::directory::{lock, make, open_arena};
 use crate::durable::options::{DiskSource, ReplicaDisk};
 use crate::options::StartError;
 use crate::vote_store::{VoteStore, make_dir, signed};
@@ -79,19 +79,14 @@ impl ReplicaDirectory {
 
 impl DiskSource for ReplicaDirectory {
     fn open(&self, shape: Shape) -> Result<(ReplicaDisk, Found), DiskError> {
-        let arena = self.dir.join("arena");
-        // A replica has its file before it promises anything.
-        let promised = || self.votes.load().map_or(true, |kept| kept.is_some_and(|it| it.term > Term::ZERO));
-        if !arena.exists() && promised() {
-            return Err(DiskError::Missing { path: arena });
-        }
-        let (disk, found) = ArenaDisk::in_dir(&self.dir, shape, self.medium)?;
-        Ok((disk.boxed(), found))
+        open_arena(&self.dir, shape, self.medium, || self.votes.load())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use longarm_base::Term;
+
     use super::*;
     use crate::{FileVoteStore, Promise};
 
