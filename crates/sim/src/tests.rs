@@ -435,3 +435,10 @@ fn what_a_leader_cut_off_does_not_come_back_from_a_disk() {
 fn a_follower_that_comes_back_knows_of_fewer_freed_segments() {
     are_sound("power", &[53]);
 }
+
+/// A follower lost power while the leader's thread stood between telling the follower of freed segments and
+/// relying on that. The judge took what the leader had told for not told.
+#[test]
+fn a_leader_that_stands_may_rely_on_what_it_told_a_follower_that_is_gone() {
+    are_sound("group-stalls-all", &[1_839_051_995_139]);
+}

@@ -17,8 +17,10 @@ pub(super) struct Streams {
     counted: BTreeMap<(Term, u32), BTreeMap<u16, u64>>,
     /// By term and follower: what it left with, by stream, until it counts again.
     left: BTreeMap<(Term, u32), Vec<u64>>,
-    /// By term and follower: how many segments it was told are free.
+    /// By term and follower: how many segments the leader told it are free.
     told: BTreeMap<(Term, u32), u64>,
+    /// By term and follower: how many of these it must know of, since it has lost nothing since it was told.
+    knows: BTreeMap<(Term, u32), u64>,
     /// By term and follower: how many of these it let go of, on its disk, too, if it has one.
     let_go: BTreeMap<(Term, u32), u64>,
     /// By replica: the cuts and their sync term, until it starts anew, or adopts or installs a start set.
@@ -39,14 +41,16 @@ impl Rules for Streams {
             Observation::Left { replica, floors } => self.leaves(term, u32::from(replica.0), floors),
             Observation::Tells { replica, reclaimed } => {
                 // One that comes back has what others have still to let go of once more, also on its disk.
-                for counts in [&mut self.told, &mut self.let_go] {
+                for counts in [&mut self.told, &mut self.knows, &mut self.let_go] {
                     let count = counts.entry((term, u32::from(replica.0))).or_default();
                     *count = (*count).min(*reclaimed);
                 }
                 Ok(())
             }
             Observation::Told { replica, reclaimed } => {
-                self.told.insert((term, u32::from(replica.0)), *reclaimed);
+                for counts in [&mut self.told, &mut self.knows] {
+                    counts.insert((term, u32::from(replica.0)), *reclaimed);
+                }
                 Ok(())
             }
             Observation::LetGo { replica, reclaimed } => {
@@ -71,11 +75,12 @@ impl Rules for Streams {
                 self.cuts.insert(node, (*sync, cuts.clone()));
                 Ok(())
             }
-            // A replica that keeps its data on a disk knows of what its disk let go of.
+            // A replica that keeps its data on a disk knows of what its disk let go of. What the leader told
+            // it stays: the leader may learn later that the replica started anew.
             Observation::Started { .. } => {
-                let of_node = self.told.iter_mut().filter(|((_, follower), _)| *follower == node);
-                for (key, told) in of_node {
-                    *told = self.let_go.get(key).copied().unwrap_or(0);
+                let of_node = self.knows.iter_mut().filter(|((_, follower), _)| *follower == node);
+                for (key, knows) in of_node {
+                    *knows = self.let_go.get(key).copied().unwrap_or(0);
                 }
                 self.cuts.remove(&node);
                 Ok(())
@@ -150,7 +155,7 @@ impl Streams {
         lens: &[u64],
         book: &Book,
     ) -> Result<(), String> {
-        let told = self.told.get(&(sync, node)).copied().unwrap_or(0);
+        let told = self.knows.get(&(sync, node)).copied().unwrap_or(0);
         if reclaimed < told && sync != Term::ZERO {
             return Err(format!(
                 "I13: node {node} knows of {reclaimed} free segments of term {sync}, told of {told}"
