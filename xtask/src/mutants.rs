@@ -67,6 +67,11 @@ const MUTANTS: &[(&str, Finder)] = &[
         Test("longarm-engine", "tests::standby::what_was_collected_while_the_leader_waited_is_there"),
     ),
     ("FoundAnyway", Sim("group-reformat", 0)),
+    ("ForgetFounders", Sim("power", 0)),
+    (
+        "FoundByDisk",
+        Test("longarm-group", "durable::tests::a_disk_that_holds_nothing_counts_for_a_founder_only"),
+    ),
     ("NoSync", Test("longarm-group", "vote_store::tests::what_is_kept_is_on_disk_when_it_is_said_to_be")),
     ("KeepWriters", Test("longarm-group", "inbound::tests::a_leader_that_begins_anew_has_no_older_writers")),
     ("NoEntering", Test("longarm-group", "inbound::tests::entering::a_fence_waits_for_who_is_being_let_in")),

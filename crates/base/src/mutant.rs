@@ -64,6 +64,10 @@ pub enum Mutant {
     MoveTwice,
     /// A replica whose disk says nothing takes that for its first start (L2, decision 18).
     FoundAnyway,
+    /// A promise is not kept with those that may found the group (L2, decision 18).
+    ForgetFounders,
+    /// A disk that holds nothing counts as empty, whatever the disk before it had (L2, decision 18).
+    FoundByDisk,
     /// What a replica promised is not yet on disk when it says so (L2).
     NoSync,
     /// A leader that syncs a follower anew finds its own older connections there (M1).

@@ -16,6 +16,7 @@ mod members;
 mod nap;
 mod order;
 mod pace;
+mod past;
 mod peer_handle;
 mod prepare;
 mod standby;
@@ -32,18 +33,18 @@ use longarm_host::{Mutex, Pause, Thread, now};
 use longarm_memory::{Mapped, OwnedWords, Region, Words};
 use longarm_ordered::Orders;
 use longarm_replica::page::{self, Beat};
-use longarm_replica::{Action, Event, Group, Machine, PersistentState, Role, RoleKind};
+use longarm_replica::{Action, Event, Group, Machine, Role, RoleKind};
 use longarm_wire::{Answer, Ask, PLACES_MAX, ReplicaReport, STREAMS_MAX};
 
 use self::disk_handle::DiskHandle;
 use self::leader_handle::LeaderHandle;
-use self::peer_handle::{PeerHandle, founders};
+use self::past::Past;
+use self::peer_handle::PeerHandle;
 use self::standby_index::StandbyIndex;
 use self::transfer::LeaderTransfer;
 use super::install;
 use crate::checked_arena::CheckedArena;
 use crate::common::{CoreOptions, Lent};
-use crate::durable::kept;
 use crate::events::Events;
 use crate::held::Contents;
 use crate::inbound::{Inbound, PeerRequests, twins};
@@ -72,6 +73,8 @@ pub(crate) struct Node<T: Transport> {
     boot: u64,
     /// Names this start of the replica's process.
     life: u64,
+    /// Names the store of its promise.
+    origin: u64,
     arena: CheckedArena<Mapped>,
     lent: Arc<Lent>,
     page: Arc<Region>,
@@ -123,29 +126,19 @@ impl<T: Transport> Node<T> {
     ) -> Result<Node<T>, StartError> {
         let Seed { options, group: group_options, lent, page, login, .. } = seed;
         let me = group_options.check()?;
-        let failed = |step: &'static str| move |error| StartError::Os(step, error);
-        let promise = group_options.vote_store.load().map_err(failed("read what this replica promised"))?;
-        let forgot = promise.is_none();
-        let Promise { term, boot, members: known } = promise.unwrap_or_default();
-        let (arena, kept) = kept::arena(lent.arena.memory(), page.memory(), &group_options, &options.log)?;
-        // Whoever holds the start set of a term has promised it.
-        let (term, boot) = (term.max(kept.sync.unwrap_or_default()), boot + 1);
-        // Members that the replica was told later go over those that the group began with.
-        let members = if known.list.is_empty() { founders(&group_options) } else { known };
-        let promise = Promise { term, boot, members: members.clone() };
-        group_options.vote_store.store(&promise).map_err(failed("keep what this replica promised"))?;
+        let memory = (lent.arena.memory(), page.memory());
+        let past = Past::read(&group_options, memory.0, memory.1, chance, &options.log)?;
+        let (term, life) = (past.promise.term, chance.max(1));
         observe(|| Seen::Started { term });
         // The term that the replica promised before it was started again is open: its leader may sync it.
         let opened = inbound.fence(term);
         assert!(opened.is_ok(), "a door that nobody came through cannot be fenced: {opened:?}");
-        let life = chance.max(1);
-        let state = PersistentState { members, promised: term, sync: kept.sync };
         let mut machine =
-            Machine::new(me, state, group_options.timing, chance, now()).with_mixture(kept.mixed);
-        // The replica promised nothing, or what it promised is lost. Nobody else knows it of a replica alone.
-        if term == Term::ZERO || (forgot && !group_options.is_alone()) {
+            Machine::new(me, past.state(), group_options.timing, chance, now()).with_mixture(past.kept.mixed);
+        if past.is_blank(&group_options) {
             machine = machine.blank(life, group_options.first_rest());
         }
+        let Past { promise: Promise { boot, origin, .. }, arena, kept, .. } = past;
         Ok(Node {
             told: Arc::new(Mutex::new(Standing::of(group_options.id, &machine))),
             disk: DiskHandle::of(&group_options, kept.disk, machine.sync()),
@@ -161,6 +154,7 @@ impl<T: Transport> Node<T> {
             machine,
             boot,
             life,
+            origin,
             arena,
             lent,
             page,
@@ -466,7 +460,7 @@ impl<T: Transport> Node<T> {
     fn promise(&mut self, term: Term) -> Event {
         self.scan = None;
         self.rest_disk();
-        let promise = Promise { term, boot: self.boot, members: self.machine.members().clone() };
+        let promise = self.to_keep(term, self.machine.members().clone());
         let kept = match Mutant::ForgetPromise.is_on() {
             false => self.group_options.vote_store.store(&promise).map_err(|error| error.to_string()),
             true => Ok(()),

@@ -5,7 +5,7 @@ use std::io::{Error, ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use longarm_base::{Mutant, Term};
+use longarm_base::{Mutant, ReplicaId, Term};
 use longarm_memory::SumKey;
 use longarm_wire::{ADDRESS_MAX, MEMBERS_MAX, Members};
 
@@ -19,6 +19,11 @@ pub struct Promise {
     pub boot: u64,
     /// The members of the group, as the replica knew them then; none, if it was never told.
     pub members: Members,
+    /// The number that was drawn when the store was made; 0 if an earlier version made it.
+    pub origin: u64,
+    /// If the replica has founded the group, and keeps no later start set: who may found it, each with its
+    /// origin.
+    pub founders: Vec<(ReplicaId, u64)>,
 }
 
 /// Where a replica's promise is kept.
@@ -37,13 +42,14 @@ const SUM_KEY: u64 = 0x7072_6F6D_6973_6573;
 const COPY: usize = 32 << 10;
 /// The number of copies of the line, each in a place of its own.
 const COPIES: usize = 2;
-const _: () = assert!(COPY > 2 * MEMBERS_MAX * (ADDRESS_MAX + 32) + 256);
+const _: () = assert!(COPY > 2 * MEMBERS_MAX * (ADDRESS_MAX + 32) + MEMBERS_MAX * (5 + 17) + 256);
 
-/// A file with two copies of one line, each at the beginning of 32 KiB: `longarm-promise 3 NUMBER TERM BOOT
-/// MEMBERS CHECKSUM`. The number goes up with each promise. The members are their bytes in hexadecimal, or
-/// `-` for none. What follows a line has no meaning. Files of earlier versions are read, too:
-/// `longarm-promise 2 TERM BOOT MEMBERS CHECKSUM`, and without members `longarm-promise 1 TERM BOOT
-/// CHECKSUM`.
+/// A file with two copies of one line, each at the beginning of 32 KiB: `longarm-promise 4 NUMBER TERM BOOT
+/// MEMBERS ORIGIN FOUNDERS CHECKSUM`. The number goes up with each promise. The members are their bytes in
+/// hexadecimal, or `-` for none. The founders are `REPLICA:ORIGIN,...`, or `-` for none; origins are 16
+/// hexadecimal digits. What follows a line has no meaning. Files of earlier versions are read, too:
+/// `longarm-promise 3 NUMBER TERM BOOT MEMBERS CHECKSUM`, before that `longarm-promise 2 TERM BOOT MEMBERS
+/// CHECKSUM`, and without members `longarm-promise 1 TERM BOOT CHECKSUM`.
 ///
 /// A group without a leader waits for promises twice: the candidate keeps one, and then each voter does. So
 /// the file is made once, and then written in place: the file system has to write no more than these bytes.
@@ -97,12 +103,21 @@ struct Line {
 
 impl Line {
     fn text(&self) -> String {
-        let Line { number, promise: Promise { term, boot, members } } = self;
+        let Line { number, promise: Promise { term, boot, members, origin, founders } } = self;
         let members = match members.list.is_empty() {
             true => "-".into(),
             false => hex(&members.encode()),
         };
-        signed(SUM_KEY, format!("longarm-promise 3 {number} {} {boot} {members}", term.bits()))
+        let founders = match founders.is_empty() {
+            true => "-".into(),
+            false => {
+                let text = founders.iter().map(|(replica, origin)| format!("{replica}:{origin:016x}"));
+                text.collect::<Vec<_>>().join(",")
+            }
+        };
+        let term = term.bits();
+        let body = format!("longarm-promise 4 {number} {term} {boot} {members} {origin:016x} {founders}");
+        signed(SUM_KEY, body)
     }
 
     fn parse(text: &str) -> Option<Line> {
@@ -111,10 +126,13 @@ impl Line {
             return None;
         }
         let words: Vec<_> = body.split(' ').collect();
-        let (number, term, boot, members) = match words[..] {
-            [_, "1", term, boot] => ("0", term, boot, "-"),
-            [_, "2", term, boot, members] => ("0", term, boot, members),
-            [_, "3", number, term, boot, members] => (number, term, boot, members),
+        let (number, term, boot, members, [origin, founders]) = match words[..] {
+            [_, "1", term, boot] => ("0", term, boot, "-", ["0", "-"]),
+            [_, "2", term, boot, members] => ("0", term, boot, members, ["0", "-"]),
+            [_, "3", number, term, boot, members] => (number, term, boot, members, ["0", "-"]),
+            [_, "4", number, term, boot, members, origin, founders] => {
+                (number, term, boot, members, [origin, founders])
+            }
             _ => return None,
         };
         let members = match members {
@@ -122,7 +140,12 @@ impl Line {
             bytes => Members::decode(&unhex(bytes)?).ok()?,
         };
         let term = Term::from_bits(term.parse().ok()?)?;
-        let promise = Promise { term, boot: boot.parse().ok()?, members };
+        let origin = u64::from_str_radix(origin, 16).ok()?;
+        let founders = match founders {
+            "-" => Vec::new(),
+            list => list.split(',').map(founder).collect::<Option<_>>()?,
+        };
+        let promise = Promise { term, boot: boot.parse().ok()?, members, origin, founders };
         Some(Line { number: number.parse().ok()?, promise })
     }
 
@@ -138,6 +161,12 @@ impl Line {
         let there = copies.filter_map(|(place, line)| Some((place, line?)));
         there.max_by_key(|(place, line)| (line.number, *place == place_of(line.number)))
     }
+}
+
+/// A founder and its origin.
+fn founder(text: &str) -> Option<(ReplicaId, u64)> {
+    let (replica, origin) = text.split_once(':')?;
+    Some((ReplicaId(replica.parse().ok()?), u64::from_str_radix(origin, 16).ok()?))
 }
 
 /// The place for which the store waits when it keeps a line of this number.
@@ -261,7 +290,6 @@ impl VoteStore for FileVoteStore {
 mod tests {
     use std::cell::{Cell, RefCell};
 
-    use longarm_base::ReplicaId;
     use longarm_wire::MemberAt;
 
     use super::*;
@@ -341,7 +369,7 @@ mod tests {
         let told = told();
         for (counter, members) in [(1, &told), (7, &Members::default()), (u32::MAX, &told)] {
             let promise =
-                Promise { term: Term::new(counter, ReplicaId(3)), boot: 12, members: members.clone() };
+                Promise { term: Term::new(counter, ReplicaId(3)), members: members.clone(), ..promise(12) };
             vote_store.store(&promise).expect("stored");
             assert_eq!(vote_store.load().expect("there"), Some(promise));
         }
@@ -353,12 +381,13 @@ mod tests {
     }
 
     fn promise(boot: u64) -> Promise {
-        Promise { term: Term::new(2, ReplicaId(3)), boot, members: told() }
+        let founders = vec![(ReplicaId(0), 9), (ReplicaId(255), u64::MAX)];
+        Promise { term: Term::new(2, ReplicaId(3)), boot, members: told(), origin: 9, founders }
     }
 
     /// A line as it is in a file of a version without numbers.
     fn line_of_before(promise: &Promise) -> String {
-        let Promise { term, boot, members } = promise;
+        let Promise { term, boot, members, .. } = promise;
         signed(
             SUM_KEY,
             match members.list.is_empty() {
@@ -366,6 +395,20 @@ mod tests {
                 false => format!("longarm-promise 2 {} {boot} {}", term.bits(), hex(&members.encode())),
             },
         )
+    }
+
+    /// The same, of a version without origins.
+    fn without_origin(boot: u64) -> Promise {
+        Promise { origin: 0, founders: Vec::new(), ..promise(boot) }
+    }
+
+    /// A line of the last version without origins.
+    #[test]
+    fn a_file_without_an_origin_is_read() {
+        let (term, members) = (Term::new(2, ReplicaId(3)), hex(&told().encode()));
+        let text = signed(SUM_KEY, format!("longarm-promise 3 8 {} 12 {members}", term.bits()));
+        let line = Line::parse(&text).expect("a line");
+        assert_eq!(line, Line { number: 8, promise: without_origin(12) });
     }
 
     /// A store in a directory, and what writes into its file from outside.
@@ -454,7 +497,7 @@ mod tests {
         // A file with one line.
         let text = line_of_before(&promise(12));
         std::fs::write(&path, &text).expect("written");
-        assert_eq!(vote_store.load().expect("there"), Some(promise(12)));
+        assert_eq!(vote_store.load().expect("there"), Some(without_origin(12)));
         vote_store.store(&promise(12)).expect("stored");
         assert_eq!(std::fs::metadata(&path).expect("the file").len(), 2 * COPY as u64);
         assert_eq!(vote_store.load().expect("there"), Some(promise(12)));
@@ -465,7 +508,7 @@ mod tests {
         std::fs::write(&path, text.replace(" 12 ", " 13 ")).expect("written");
         assert!(vote_store.load().expect_err("damaged").to_string().contains("damaged"));
         // A file with two lines, of which the first was written first.
-        let nobody = Promise { members: Members::default(), ..promise(14) };
+        let nobody = Promise { members: Members::default(), ..without_origin(14) };
         std::fs::write(&path, vec![b' '; 2 * COPY]).expect("written");
         write(0, &line_of_before(&nobody));
         write(COPY, &line_of_before(&promise(12)));

@@ -345,7 +345,7 @@ impl Run {
                 loses
             }
             What::Power { time } => {
-                let up: Vec<_> = (0..self.plan.servers).filter(|&server| self.keeps_data(server)).collect();
+                let up: Vec<_> = (0..self.plan.servers).filter(|&server| !self.is_down(server)).collect();
                 let later = |server: &u32| Nanos(time.0 * (4 + u64::from(*server)) / 4);
                 up.iter().for_each(|server| self.lose(*server, later(server)));
                 !up.is_empty()
@@ -423,7 +423,7 @@ impl Run {
     fn is_to_lose(&mut self, server: u32) -> bool {
         self.forget_the_synced();
         if self.servers.keeps() {
-            return self.keeps_data(server);
+            return !self.is_down(server);
         }
         let again = self.lost.contains(&server);
         if self.is_down(server) || (!again && !self.can_bear(server)) {
@@ -433,14 +433,6 @@ impl Run {
             self.lost.push(server);
         }
         true
-    }
-
-    /// Whether a replica with a disk runs and may lose its power. Before its first leader a group has no
-    /// data, and replicas that forget at once that they founded it cannot found it again: their operator is
-    /// told to begin anew (decision 47).
-    fn keeps_data(&self, server: u32) -> bool {
-        let began = self.plan.servers == 1 || self.served.get() > 0;
-        began && !self.is_down(server)
     }
 
     /// Whether a replica is down, or about to be.

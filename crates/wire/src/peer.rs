@@ -244,9 +244,9 @@ pub enum Answer {
         round: u64,
         /// The term promised here.
         promised: Term,
-        /// This replica's own life.
-        own: u64,
-        /// If this replica has founded the group: the lives that may found it.
+        /// The number that was drawn when the store of this replica's promise was made.
+        origin: u64,
+        /// If this replica has founded the group: who may found it, each with its origin.
         founders: Vec<(ReplicaId, u64)>,
         /// The newest set that is known here.
         members: Members,
@@ -520,11 +520,11 @@ impl Answer {
                 out.kind(8);
                 members.put(&mut out);
             }
-            Answer::Known { life, round, promised, own, founders, members } => {
+            Answer::Known { life, round, promised, origin, founders, members } => {
                 out.kind(9);
-                let words = [*life, *round, promised.bits(), *own, founders.len() as u64];
-                let lives = founders.iter().flat_map(|&(replica, life)| [u64::from(replica.0), life]);
-                words.into_iter().chain(lives).for_each(|word| out.u64(word));
+                let words = [*life, *round, promised.bits(), *origin, founders.len() as u64];
+                let origins = founders.iter().flat_map(|&(replica, origin)| [u64::from(replica.0), origin]);
+                words.into_iter().chain(origins).for_each(|word| out.u64(word));
                 members.put(&mut out);
             }
         }
@@ -571,12 +571,12 @@ impl Answer {
             8 => Answer::Members { members: Members::take(&mut fields)? },
             9 => {
                 let (life, round) = (fields.u64()?, fields.u64()?);
-                let (promised, own) = (take_term(&mut fields)?, fields.u64()?);
+                let (promised, origin) = (take_term(&mut fields)?, fields.u64()?);
                 let count = count(&mut fields, MEMBERS_MAX)?;
                 let one = |fields: &mut Fields<'_>| Ok((word_node(fields)?, fields.u64()?));
                 let founders = (0..count).map(|_| one(&mut fields)).collect::<Result<_, _>>()?;
                 let members = Members::take(&mut fields)?;
-                Answer::Known { life, round, promised, own, founders, members }
+                Answer::Known { life, round, promised, origin, founders, members }
             }
             _ => return Err(Bad("unknown answer of a replica")),
         };

@@ -91,8 +91,8 @@ fn answers() -> impl Strategy<Value = Answer> {
         terms().prop_map(|term| Answer::Synced { term }),
         (terms(), terms()).prop_map(|(term, promised)| Answer::Refused { term, promised }),
         (any::<[u64; 3]>(), terms(), proptest::collection::vec((replicas(), any::<u64>()), 0..9), members())
-            .prop_map(|([life, round, own], promised, founders, members)| {
-                Answer::Known { life, round, promised, own, founders, members }
+            .prop_map(|([life, round, origin], promised, founders, members)| {
+                Answer::Known { life, round, promised, origin, founders, members }
             }),
     ]
 }

@@ -29,20 +29,22 @@ pub(crate) struct Kept {
 /// Lays out the arena in fresh memory; with what is on the replica's disk, if it has one.
 ///
 /// What a replica alone finds is all that there is. In a group what was acknowledged from memory, and is not
-/// on this disk, may be with the others: then this replica has lost its memory, and does not vote.
+/// on this disk, may be with the others: then this replica has lost its memory, and does not vote. Nor does
+/// one with a fresh disk, unless it has `founded` the group: the disk before that one may have had anything.
 pub(crate) fn arena(
     memory: &Mapped,
     page: &Mapped,
     options: &GroupOptions,
+    founded: bool,
     log: &Log,
 ) -> Result<(CheckedArena<Mapped>, Kept), StartError> {
     let arena = CheckedArena { memory: memory.clone(), sums: SumKey::new(options.sum_key) };
     longarm_store::format(&arena.memory, &arena.sums)?;
     let Some(durable) = &options.durable else { return Ok((arena, Kept::default())) };
     let Loaded { disk, note, floors } = load(&arena, durable, options.id, log)?;
-    let counts = options.is_alone() || durable.durability == Durability::Sync;
-    // Without a note nothing was ever acknowledged here: the empty memory is all that there was.
     let said = note.clone().unwrap_or_default();
+    let fresh = said.term == Term::ZERO && !Mutant::FoundByDisk.is_on();
+    let counts = options.is_alone() || durable.durability == Durability::Sync && (founded || !fresh);
     tell_page(page, &said);
     let ceiling = if Mutant::ResetCeiling.is_on() { Csn::NONE } else { said.ceiling };
     let (term, mixed, same) = (said.term, said.mixed, options.is_alone());

@@ -9,7 +9,6 @@ use longarm_base::{ReplicaId, Term};
 use longarm_disk::{ArenaDisk, DiskError, FileMedium, Found, Shape};
 use longarm_host::random;
 use longarm_memory::SumKey;
-use longarm_wire::Members;
 
 use crate::durable::directory::{IDENTITY, Identity, make};
 use crate::durable::replica_directory::{WHOSE, whose};
@@ -82,7 +81,7 @@ impl NewDirectory {
         let (name, text) = match self.whose {
             Whose::Alone(identity) => (IDENTITY, identity.text()),
             Whose::Replica(replica, votes) => {
-                let promise = Promise { term, boot: 1, members: Members::default() };
+                let promise = Promise { term, boot: 1, ..Promise::default() };
                 votes.store(&promise).map_err(failed)?;
                 (WHOSE, whose(self.group, replica))
             }

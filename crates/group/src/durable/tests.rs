@@ -1,12 +1,14 @@
 //! A leader's arena, what a scribe has of it, and what the next life of the replica finds.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use longarm_base::{Csn, ReplicaId, Term};
 use longarm_disk::layout::{file_bytes, segments_at};
 use longarm_disk::{ArenaDisk, DiskError, Found, Mark, Medium, Scribe, SectorMedium, Shape};
-use longarm_engine::testing::{TIMES, arena, engine_of, execute, sums};
+use longarm_engine::testing::{TIMES, arena, engine_of, execute, memory, sums};
 use longarm_engine::{Engine, WorkerContext};
+use longarm_fabric::{Address, Member};
 use longarm_index::hash::SlotKind;
 use longarm_memory::{Mapped, OwnedWords, Words};
 use longarm_store::object::layout::SUM;
@@ -19,7 +21,7 @@ use super::settle::{KeptDisk, Unsettled};
 use super::slot::DiskSlot;
 use crate::checked_arena::CheckedArena;
 use crate::log::Log;
-use crate::options::StartError;
+use crate::options::{GroupOptions, StartError};
 
 const LIMIT: u64 = 16 << 20;
 const TERM: Term = Term::new(3, ReplicaId(0));
@@ -198,6 +200,31 @@ fn a_file_without_a_note_holds_nothing_that_anybody_heard_of() {
     ArenaDisk::create(medium.clone(), shape, 1).expect("made");
     let (_, loaded) = load_from(medium, shape, false).expect("loaded");
     assert_eq!(loaded.note, None);
+}
+
+/// A replica's disk was lost, and what is in its place is empty. What the first disk had was acknowledged,
+/// and may be with no other replica that takes part. Only one that has founded the group since knows of no
+/// such disk.
+#[test]
+fn a_disk_that_holds_nothing_counts_for_a_founder_only() {
+    let shape = Shape { group: 1, segments: (LIMIT >> 20) as u32, table: 1 };
+    let medium = SectorMedium::new(file_bytes(shape.segments.into(), 1));
+    ArenaDisk::create(medium.clone(), shape, 1).expect("made");
+    let address = Address::Sim("house".into());
+    let alone = GroupOptions::alone(&address, Duration::from_secs(1)).expect("options");
+    let member = |replica| Member { replica: ReplicaId(replica), address: address.clone() };
+    let disk = Arc::new(Kept(medium, shape));
+    let durable = Some(Durable { durability: Durability::Sync, disk, accept_damage: false });
+    let of_three = vec![member(0), member(1), member(2)];
+    let options = GroupOptions { id: 1, members: of_three, durable, ..alone };
+    let sync = |options: &GroupOptions, founded| {
+        let (arena, page) = (memory(LIMIT), memory(1 << 20));
+        super::kept::arena(&arena, &page, options, founded, &Log::silent()).map(|(_, kept)| kept.sync)
+    };
+    assert_eq!(sync(&options, false).expect("loaded"), None);
+    assert_eq!(sync(&options, true).expect("loaded"), Some(Term::ZERO));
+    let alone = GroupOptions { members: vec![member(0)], ..options };
+    assert_eq!(sync(&alone, false).expect("loaded"), Some(Term::ZERO), "nobody else had anything");
 }
 
 const NEXT: Term = Term::new(4, ReplicaId(0));

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use longarm_base::{Nanos, ReplicaId};
+use longarm_base::{Mutant, Nanos, ReplicaId, Term};
 use longarm_fabric::{Address, Transport};
 use longarm_host::observe::{Observation as Seen, ReplicaStep, observe, reach};
 use longarm_replica::{Event, Machine};
@@ -26,9 +26,18 @@ fn known(machine: &Machine) -> impl Iterator<Item = &MemberAt> {
 }
 
 impl<T: Transport> Node<T> {
+    /// What the vote store is to keep, with this term and these members.
+    pub(super) fn to_keep(&self, term: Term, members: Members) -> Promise {
+        // What is in memory alone is not kept: if it is lost, a founder is all that the replica still is.
+        let start = self.disk.as_ref().map_or(self.machine.sync(), |disk| Some(disk.slot.settled()));
+        let keeps_later = start.is_some_and(|term| term > Term::ZERO) || Mutant::ForgetFounders.is_on();
+        let founders = if keeps_later { Vec::new() } else { self.machine.founders() };
+        Promise { term, boot: self.boot, members, origin: self.origin, founders }
+    }
+
     /// Writes a set of members to disk, beside the promise.
     pub(super) fn keep(&mut self, members: Members) -> Event {
-        let promise = Promise { term: self.machine.promised(), boot: self.boot, members };
+        let promise = self.to_keep(self.machine.promised(), members);
         reach(ReplicaStep::Keeping);
         match self.group_options.vote_store.store(&promise) {
             Ok(()) => {

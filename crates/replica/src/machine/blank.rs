@@ -9,11 +9,16 @@
 //!     own term before it asks others. From then on it is a replica that lost its memory, and is synced.
 //!     Answers that came before the promise was heard of do not count for this: one of the replicas may have
 //!     founded since, see (4).
-//! (3) *None has*, twice in a row, and each of them lived on in between. Then there was a moment, when the
-//!     second round began, at which no replica had promised anything, in this life or in one that it forgot.
-//!     Nothing was ever committed, and the empty memory is all there ever was: this replica founds the group.
-//! (4) A replica that has founded says so to all that lived at that moment, since what is true of it is true
-//!     of them. Otherwise the first replica that promises a term would keep the others from voting in it.
+//! (3) *None has*, twice in a row, and no store of a promise was lost in between: each has an *origin*, a
+//!     number that is drawn when the store is made, and stays the same over restarts. Then there was a
+//!     moment, when the second round began, at which no store had a promise. Nothing that any of these
+//!     replicas remembers was ever committed, and the empty memory is all there is: this replica founds the
+//!     group.
+//! (4) A replica that has founded says so to all whose stores were there at that moment, with no more in them
+//!     than its own. A replica whose store is still that one, and has no promise, may found at any time: it
+//!     never acknowledged anything. Otherwise the first replica that promises a term would keep the others
+//!     from voting in it. So each promise is kept with the founders, until the replica keeps the start set of
+//!     a later term: if all lose their power at once, they found the group again.
 //! (5) A replica that is to be added knows no others, and is synced by a leader whose set does not contain
 //!     it: it does not count there. If the set contains it, it was a replica before, and asks first.
 
@@ -26,14 +31,23 @@ use crate::ReplicaSet;
 
 impl Machine {
     /// The same machine, with a disk that holds no promise. `life` names this start among all starts that it
-    /// ever had, and is drawn. If this is its first start, it lets another replica stand first for `rest`.
+    /// ever had, and is drawn. When it has founded the group, it lets another replica stand first for
+    /// `backoff`.
     pub fn blank(mut self, life: u64, backoff: Nanos) -> Machine {
-        self.blank = Blank { asks: true, life, backoff, ..Blank::default() };
-        self.sync = None;
+        let asks = !self.blank.founded;
+        self.blank = Blank { asks, life, backoff, ..self.blank };
+        self.sync = (!asks).then_some(Term::ZERO);
         if Mutant::FoundAnyway.is_on() && !self.members.list.is_empty() {
             (self.blank.asks, self.sync) = (false, Some(Term::ZERO));
         }
         self
+    }
+
+    /// Who may found the group, each with its origin; empty if this replica has not founded. This is kept
+    /// with what it promises until a later start set is kept.
+    pub fn founders(&self) -> Vec<(ReplicaId, u64)> {
+        let all = || self.blank.origins.iter().map(|(&replica, &origin)| (replica, origin)).collect();
+        if self.blank.founded { all() } else { Vec::new() }
     }
 
     /// If it is still to learn what it promised: the replicas that have not answered.
@@ -47,7 +61,7 @@ impl Machine {
         self.blank.asks && self.members.has(self.group.me())
     }
 
-    /// Whether an answer is for this life, and still waited for.
+    /// Whether an answer is for this start, and still waited for.
     pub(super) fn is_life(&self, life: u64) -> bool {
         self.blank.asks && self.blank.life == life
     }
@@ -102,10 +116,9 @@ impl Machine {
         todo: &mut Vec<Action>,
     ) {
         let blank = &self.blank;
-        let (promised, own, members) = (self.promised, blank.life, self.members.clone());
-        let all = || blank.lives.iter().map(|(&replica, &life)| (replica, life)).collect();
-        let founders = if blank.founded { all() } else { Vec::new() };
-        todo.push(Action::Answer(from, Answer::Known { life, round, promised, own, founders, members }));
+        let (promised, origin, members) = (self.promised, blank.origin, self.members.clone());
+        let founders = self.founders();
+        todo.push(Action::Answer(from, Answer::Known { life, round, promised, origin, founders, members }));
         let waits = self.must_ask_first() && blank.round > 0 && !blank.said.contains_key(&from);
         // That replica was absent when it was asked, and is there now.
         if waits && self.peers().any(|replica| replica == from) && !blank.returned.has(from) {
@@ -114,8 +127,7 @@ impl Machine {
         }
     }
 
-    /// Hears what a replica has promised, and in which life; if that replica has founded, also the lives that
-    /// may.
+    /// Hears what a replica has promised, and its origin; if that replica has founded, also who may.
     pub(super) fn promise_answered(
         &mut self,
         from: ReplicaId,
@@ -123,7 +135,7 @@ impl Machine {
         now: Nanos,
         todo: &mut Vec<Action>,
     ) {
-        let PromiseAnswer { round, own, promised, founders, members } = known;
+        let PromiseAnswer { round, promised, origin, founders, members } = known;
         self.heard = self.heard.max(promised);
         self.learn(&members);
         let same = || self.members.replicas() == members.replicas();
@@ -132,11 +144,11 @@ impl Machine {
         if round != self.blank.round || differs || !self.peers().any(|replica| replica == from) {
             return;
         }
-        if founders.contains(&(self.group.me(), self.blank.life)) {
-            self.blank.lives = founders.into_iter().collect();
+        if founders.contains(&(self.group.me(), self.blank.origin)) {
+            self.blank.origins = founders.into_iter().collect();
             return self.found(now);
         }
-        self.blank.said.insert(from, (own, promised));
+        self.blank.said.insert(from, (origin, promised));
         self.count_answers(now, todo);
     }
 
@@ -147,8 +159,8 @@ impl Machine {
         }
         let said = &self.blank.said;
         let highest = said.values().map(|&(_, promised)| promised).max().unwrap_or_default();
-        let me = (self.group.me(), self.blank.life);
-        let lives = said.iter().map(|(&replica, &(life, _))| (replica, life)).chain([me]).collect();
+        let me = (self.group.me(), self.blank.origin);
+        let origins = said.iter().map(|(&replica, &(origin, _))| (replica, origin)).chain([me]).collect();
         if highest > Term::ZERO && !self.blank.warned {
             // An answer may be older than the founding, which spared this replica, so all are asked once
             // more.
@@ -156,10 +168,10 @@ impl Machine {
             self.begin_round(now, todo);
         } else if highest > Term::ZERO {
             todo.push(Action::Promise(highest));
-        } else if self.blank.round > 1 && lives == self.blank.lives {
+        } else if self.blank.round > 1 && origins == self.blank.origins {
             self.found(now);
         } else {
-            self.blank.lives = lives;
+            self.blank.origins = origins;
             self.begin_round(now, todo);
         }
     }

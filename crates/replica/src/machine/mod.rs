@@ -102,7 +102,8 @@ impl Machine {
     /// Replica `me`, which starts at `now` with what is left of its last life. `seed` spreads the moments at
     /// which replicas stand.
     pub fn new(me: ReplicaId, state: PersistentState, timing: Timing, seed: u64, now: Nanos) -> Machine {
-        let PersistentState { members, promised, sync } = state;
+        let PersistentState { members, promised, sync, origin, founders } = state;
+        let (founded, origins) = (!founders.is_empty(), founders.into_iter().collect());
         Machine {
             group: Group::of(me, &members),
             own: members.clone(),
@@ -119,7 +120,7 @@ impl Machine {
             pending: None,
             failed_elections: 0,
             rng: seed | 1,
-            blank: Blank::default(),
+            blank: Blank { origin, founded, origins, ..Blank::default() },
         }
     }
 
@@ -441,8 +442,8 @@ impl Machine {
                     self.follow(false, now);
                 }
             }
-            Answer::Known { life, round, promised, own, founders, members } if self.is_life(life) => {
-                let known = PromiseAnswer { round, own, promised, founders, members };
+            Answer::Known { life, round, promised, origin, founders, members } if self.is_life(life) => {
+                let known = PromiseAnswer { round, promised, origin, founders, members };
                 self.promise_answered(from, known, now, todo);
             }
             Answer::Refused { promised, .. } => {

@@ -8,7 +8,7 @@ use longarm_wire::Members;
 use crate::ReplicaSet;
 
 /// What is left of a replica's last life when it starts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct PersistentState {
     /// The replicas of its group, as it knew them last.
     pub members: Members,
@@ -17,15 +17,19 @@ pub struct PersistentState {
     /// The term whose start set is in the memory it starts with, if that is what it had then; at its very
     /// first start the empty start set of term zero.
     pub sync: Option<Term>,
+    /// The number that was drawn when the store of its promise was made. It stays as long as that store.
+    pub origin: u64,
+    /// If it has founded the group, and keeps no later start set: who may found the group, each with its
+    /// origin.
+    pub founders: Vec<(ReplicaId, u64)>,
 }
 
 /// What another replica says, asked in a round.
 pub(super) struct PromiseAnswer {
     pub round: u64,
-    /// Its own life.
-    pub own: u64,
     pub promised: Term,
-    /// If it has founded, who may, and in which life.
+    pub origin: u64,
+    /// If it has founded, who may, each with its origin.
     pub founders: Vec<(ReplicaId, u64)>,
     pub members: Members,
 }
@@ -35,14 +39,16 @@ pub(super) struct PromiseAnswer {
 pub(super) struct Blank {
     /// Whether it does not know its past, and asks.
     pub asks: bool,
-    /// The name of this life.
+    /// The number of this start among all its starts, by which it knows answers that are for an earlier one.
     pub life: u64,
+    /// The number that was drawn when the store of its promise was made.
+    pub origin: u64,
     pub round: u64,
-    /// The answers of this round: the life of each replica, and the term that it promised.
+    /// The answers of this round: the origin of each replica, and the term that it promised.
     pub said: BTreeMap<ReplicaId, (u64, Term)>,
-    /// The lives of all replicas in the round before, in which none had promised anything. If it has founded,
-    /// the lives of all that may found.
-    pub lives: BTreeMap<ReplicaId, u64>,
+    /// The origins of all replicas in the round before, in which none had promised anything. If it has
+    /// founded, the origins of all that may found.
+    pub origins: BTreeMap<ReplicaId, u64>,
     pub founded: bool,
     /// Whether all are asked again in this round, because in the round before some replica had promised a
     /// term.

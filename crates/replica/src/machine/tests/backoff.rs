@@ -18,14 +18,19 @@ const TIMING: Timing = Timing {
 
 #[test]
 fn it_stands_later_and_does_all_else_at_once() {
-    let state = PersistentState { members: members(&[0, 1, 2]), promised: Term::ZERO, sync: None };
+    let state = PersistentState {
+        members: members(&[0, 1, 2]),
+        promised: Term::ZERO,
+        sync: None,
+        ..Default::default()
+    };
     let ms = Nanos::from_millis;
     let mut machine = Machine::new(ReplicaId(0), state, TIMING, 7, ms(0)).blank(5, ms(140));
     let known = |round| Answer::Known {
         life: 5,
         round,
         promised: Term::ZERO,
-        own: 6,
+        origin: 6,
         founders: vec![],
         members: members(&[0, 1, 2]),
     };
@@ -57,7 +62,12 @@ fn it_stands_later_and_does_all_else_at_once() {
 
 /// A replica that has reported to the candidate of `term` at `at`.
 fn reported(term: Term, at: Nanos) -> Machine {
-    let state = PersistentState { members: members(&[0, 1, 2]), promised: term, sync: Some(Term::ZERO) };
+    let state = PersistentState {
+        members: members(&[0, 1, 2]),
+        promised: term,
+        sync: Some(Term::ZERO),
+        ..Default::default()
+    };
     let mut machine = Machine::new(ReplicaId(0), state, TIMING, 7, at);
     let ask = Ask::Promise { term, members: members(&[0, 1, 2]) };
     let mut todo = Vec::new();

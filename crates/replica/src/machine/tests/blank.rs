@@ -20,13 +20,14 @@ struct Blank {
     now: Nanos,
 }
 
-/// The life of this replica.
+/// The life of this replica, and its origin.
 const LIFE: u64 = 10;
+const ORIGIN: u64 = 20;
 
 impl Blank {
     fn new(members: Members) -> Blank {
         let now = Nanos::from_millis(1_000);
-        let state = PersistentState { members, promised: Term::ZERO, sync: None };
+        let state = PersistentState { members, origin: ORIGIN, ..Default::default() };
         let machine = Machine::new(ReplicaId(0), state, TIMING, 7, now);
         Blank { machine: machine.blank(LIFE, Nanos(0)), now }
     }
@@ -42,9 +43,9 @@ impl Blank {
         self.tell(Event::Tick(Beat::default()))
     }
 
-    /// Hears the answer of another replica that is in its `own` life.
-    fn hears(&mut self, from: u8, round: u64, own: u64, promised: Term) -> Vec<Action> {
-        self.hears_of(from, known(LIFE, round, promised, own, &[]))
+    /// Hears the answer of another replica of this origin.
+    fn hears(&mut self, from: u8, round: u64, origin: u64, promised: Term) -> Vec<Action> {
+        self.hears_of(from, known(LIFE, round, promised, origin, &[]))
     }
 
     fn hears_of(&mut self, from: u8, known: Answer) -> Vec<Action> {
@@ -52,9 +53,9 @@ impl Blank {
     }
 }
 
-fn known(life: u64, round: u64, promised: Term, own: u64, founders: &[(ReplicaId, u64)]) -> Answer {
+fn known(life: u64, round: u64, promised: Term, origin: u64, founders: &[(ReplicaId, u64)]) -> Answer {
     let (founders, members) = (founders.to_vec(), members(&[0, 1, 2]));
-    Answer::Known { life, round, promised, own, founders, members }
+    Answer::Known { life, round, promised, origin, founders, members }
 }
 
 fn asks(round: u64, whom: &[u8]) -> Vec<Action> {
@@ -68,7 +69,7 @@ fn it_founds_when_all_have_twice_promised_nothing() {
     assert_eq!(blank.hears(1, 1, 21, Term::ZERO), []);
     assert_eq!(blank.hears_of(2, known(9, 1, Term::ZERO, 22, &[])), [], "for a life that is over");
     assert_eq!(blank.hears(2, 1, 22, Term::ZERO), asks(2, &[1, 2]));
-    // One of the others was started anew meanwhile, so its earlier answer does not count.
+    // One of the others has another disk meanwhile, so its earlier answer does not count.
     assert_eq!(blank.hears(1, 2, 21, Term::ZERO), []);
     assert_eq!(blank.hears(2, 2, 23, Term::ZERO), asks(3, &[1, 2]));
     assert_eq!(blank.hears(1, 2, 21, Term::ZERO), [], "of a round that is over");
@@ -76,15 +77,15 @@ fn it_founds_when_all_have_twice_promised_nothing() {
     assert_eq!(blank.machine.kind(), RoleKind::Learner);
     assert_eq!(blank.hears(2, 3, 23, Term::ZERO), []);
     assert_eq!((blank.machine.kind(), blank.machine.awaits()), (RoleKind::Follower, None));
-    // The founder says so to the replicas that lived then.
-    let answer = blank.tell(Event::Asked(ReplicaId(1), Ask::Forgot { life: 21, round: 4 }));
-    let founders = vec![(ReplicaId(0), LIFE), (ReplicaId(1), 21), (ReplicaId(2), 23)];
+    // The founder says so to the others.
+    let answer = blank.tell(Event::Asked(ReplicaId(1), Ask::Forgot { life: 11, round: 4 }));
+    let founders = vec![(ReplicaId(0), ORIGIN), (ReplicaId(1), 21), (ReplicaId(2), 23)];
     let members = members(&[0, 1, 2]);
-    let known = Answer::Known { life: 21, round: 4, promised: Term::ZERO, own: LIFE, founders, members };
+    let known = Answer::Known { life: 11, round: 4, promised: Term::ZERO, origin: ORIGIN, founders, members };
     assert_eq!(answer, [Action::Answer(ReplicaId(1), known)]);
 }
 
-/// A replica that founded with an earlier life of this one knows nothing of what this one promised since.
+/// A replica that founded with an earlier disk of this one knows nothing of what this one promised since.
 #[test]
 fn it_is_no_founder_for_what_it_was_before() {
     let mut blank = Blank::new(members(&[0, 1, 2]));
@@ -101,7 +102,7 @@ fn it_is_no_founder_for_what_it_was_before() {
 fn it_takes_the_word_of_one_that_has_founded() {
     let mut blank = Blank::new(members(&[0, 1, 2]));
     blank.tick();
-    let founders = [(ReplicaId(0), LIFE), (ReplicaId(1), 21), (ReplicaId(2), 22)];
+    let founders = [(ReplicaId(0), ORIGIN), (ReplicaId(1), 21), (ReplicaId(2), 22)];
     blank.hears_of(1, known(LIFE, 1, Term::new(1, ReplicaId(1)), 21, &founders));
     assert_eq!(blank.machine.kind(), RoleKind::Follower);
 }
@@ -114,7 +115,7 @@ fn it_asks_again_when_somebody_has_promised_since() {
     blank.tick();
     assert_eq!(blank.hears(2, 1, 22, Term::ZERO), []);
     assert_eq!(blank.hears(1, 1, 0, Term::new(1, ReplicaId(1))), asks(2, &[1, 2]));
-    let founders = [(ReplicaId(0), LIFE), (ReplicaId(1), 21), (ReplicaId(2), 22)];
+    let founders = [(ReplicaId(0), ORIGIN), (ReplicaId(1), 21), (ReplicaId(2), 22)];
     blank.hears_of(2, known(LIFE, 2, Term::ZERO, 22, &founders));
     assert_eq!(blank.machine.kind(), RoleKind::Follower);
 }
@@ -175,4 +176,44 @@ fn one_alone_founds_at_once() {
     let mut blank = Blank::new(members(&[0]));
     assert_eq!(blank.tick(), []);
     assert_eq!(blank.machine.awaits(), None);
+}
+
+/// All replicas lose their power at once, when this one has founded the group and promised the first term.
+#[test]
+fn a_founder_says_so_also_when_it_has_started_again() {
+    let mut blank = Blank::new(members(&[0, 1, 2]));
+    blank.tick();
+    let first = Term::new(1, ReplicaId(1));
+    let founders = vec![(ReplicaId(0), ORIGIN), (ReplicaId(1), 21), (ReplicaId(2), 22)];
+    blank.hears_of(1, known(LIFE, 1, first, 21, &founders));
+    assert_eq!(blank.machine.founders(), founders, "to be kept with its promise");
+    // Its memory is lost, or there is a disk that is empty: it spares the others, and only then counts.
+    for sync in [None, Some(Term::ZERO)] {
+        let three = members(&[0, 1, 2]);
+        let state = PersistentState {
+            members: three.clone(),
+            promised: first,
+            sync,
+            origin: ORIGIN,
+            founders: founders.clone(),
+        };
+        blank.machine = Machine::new(ReplicaId(0), state, TIMING, 7, blank.now);
+        let kind = if sync.is_none() { RoleKind::Learner } else { RoleKind::Follower };
+        assert_eq!(blank.machine.kind(), kind);
+        let answer = blank.tell(Event::Asked(ReplicaId(2), Ask::Forgot { life: 11, round: 1 }));
+        let (promised, founders) = (first, founders.clone());
+        let known =
+            Answer::Known { life: 11, round: 1, promised, origin: ORIGIN, founders, members: three.clone() };
+        assert_eq!(answer, [Action::Answer(ReplicaId(2), known)]);
+    }
+}
+
+/// A replica that knows that it founded, and has promised nothing, need not ask.
+#[test]
+fn a_founder_without_a_promise_is_one() {
+    let founders = vec![(ReplicaId(0), ORIGIN), (ReplicaId(1), 21), (ReplicaId(2), 22)];
+    let state =
+        PersistentState { members: members(&[0, 1, 2]), origin: ORIGIN, founders, ..Default::default() };
+    let machine = Machine::new(ReplicaId(0), state, TIMING, 7, Nanos(1)).blank(LIFE, Nanos(0));
+    assert_eq!((machine.kind(), machine.awaits()), (RoleKind::Follower, None));
 }

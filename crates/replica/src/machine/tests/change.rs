@@ -46,7 +46,12 @@ fn kept(changed: bool) -> Answer {
 
 /// Replica 0, which leads term 1.0 of `replicas`; those in `synced` are synced.
 fn leader(replicas: &[u8], synced: &[u8]) -> Machine {
-    let state = PersistentState { members: members(replicas), promised: Term::ZERO, sync: Some(Term::ZERO) };
+    let state = PersistentState {
+        members: members(replicas),
+        promised: Term::ZERO,
+        sync: Some(Term::ZERO),
+        ..Default::default()
+    };
     let mut machine = Machine::new(ReplicaId(0), state, TIMING, 3, ms(0));
     tell(&mut machine, ms(100), Event::Tick(Beat::default()));
     for &replica in &replicas[1..] {
@@ -191,7 +196,12 @@ fn what_an_older_leader_wanted_is_older_than_what_a_younger_one_had() {
     let confirmed = set(second, false, &[0, 1, 2, 3]);
     assert!(confirmed.is_newer(&unheard) && unheard.is_newer(&members(&[0, 1, 2, 3])));
     let third = Term::new(3, ReplicaId(2));
-    let state = PersistentState { members: confirmed.clone(), promised: second, sync: Some(second) };
+    let state = PersistentState {
+        members: confirmed.clone(),
+        promised: second,
+        sync: Some(second),
+        ..Default::default()
+    };
     let mut machine = Machine::new(ReplicaId(3), state, TIMING, 3, ms(0));
     let ask = Ask::Promise { term: third, members: unheard };
     let said = tell(&mut machine, ms(100), Event::Asked(ReplicaId(2), ask));
@@ -206,7 +216,8 @@ fn what_an_older_leader_wanted_is_older_than_what_a_younger_one_had() {
 fn one_whose_newer_set_does_not_have_the_leader_is_synced_by_it() {
     let (own, old) = (Term::new(4, ReplicaId(1)), members(&[0, 1, 2, 3, 4]));
     let newer = set(own, true, &[0, 1, 2, 3]);
-    let state = PersistentState { members: newer.clone(), promised: own, sync: Some(own) };
+    let state =
+        PersistentState { members: newer.clone(), promised: own, sync: Some(own), ..Default::default() };
     let mut machine = Machine::new(ReplicaId(1), state, TIMING, 3, ms(0));
     let term = Term::new(6, ReplicaId(4));
     let promise = Ask::Promise { term, members: old.clone() };
@@ -226,8 +237,12 @@ fn one_whose_newer_set_does_not_have_the_leader_is_synced_by_it() {
 #[test]
 fn a_replica_that_was_removed_hears_so_and_is_quiet() {
     let newer = set(Term::new(5, ReplicaId(1)), true, &[1, 2]);
-    let state =
-        PersistentState { members: members(&[0, 1, 2]), promised: Term::ZERO, sync: Some(Term::ZERO) };
+    let state = PersistentState {
+        members: members(&[0, 1, 2]),
+        promised: Term::ZERO,
+        sync: Some(Term::ZERO),
+        ..Default::default()
+    };
     let mut machine = Machine::new(ReplicaId(0), state, TIMING, 3, ms(0));
     let asked = tell(&mut machine, ms(100), Event::Tick(Beat::default()));
     assert_eq!(asked.len(), 2, "it asks for pre-votes");
@@ -240,7 +255,12 @@ fn a_replica_that_was_removed_hears_so_and_is_quiet() {
 
 #[test]
 fn one_that_was_told_of_no_replicas_is_synced_and_then_one_of_them() {
-    let state = PersistentState { members: Members::default(), promised: Term::ZERO, sync: None };
+    let state = PersistentState {
+        members: Members::default(),
+        promised: Term::ZERO,
+        sync: None,
+        ..Default::default()
+    };
     let mut machine = Machine::new(ReplicaId(3), state, TIMING, 3, ms(0));
     assert_eq!(tell(&mut machine, ms(900), Event::Tick(Beat::default())), [], "it stands not");
     let own = members(&[0, 1, 2]);

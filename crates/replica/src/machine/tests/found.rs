@@ -32,7 +32,7 @@ fn ms(ms: u64) -> Nanos {
 
 /// Replica 0 of three, which promised `promised` and holds the start set of `sync`.
 fn machine(promised: Term, sync: Term) -> Machine {
-    let state = PersistentState { members: three(), promised, sync: Some(sync) };
+    let state = PersistentState { members: three(), promised, sync: Some(sync), ..Default::default() };
     Machine::new(ReplicaId(0), state, TIMING, 7, ms(0))
 }
 
@@ -222,7 +222,7 @@ fn one_that_may_not_lead_asks_who_has_what_it_lacks() {
     let report = |reclaimed| ReplicaReport { sync, reclaimed, unix: 0, streams: Vec::new() };
     for [first, second] in [[LEADER, OTHER], [OTHER, LEADER]] {
         let four = members(&[0, 1, 2, 3]);
-        let state = PersistentState { members: four, promised: sync, sync: Some(sync) };
+        let state = PersistentState { members: four, promised: sync, sync: Some(sync), ..Default::default() };
         let mut machine = Machine::new(ReplicaId(0), state, TIMING, 7, ms(0));
         tell(&mut machine, ms(500), Event::Tick(Beat::default()));
         for replica in [LEADER, OTHER] {

@@ -34,7 +34,7 @@ struct Life {
 impl Life {
     fn new(sync: Option<Term>) -> Life {
         let now = Nanos::from_millis(1_000);
-        let state = PersistentState { members: three(), promised: BASE, sync };
+        let state = PersistentState { members: three(), promised: BASE, sync, ..Default::default() };
         Life { machine: Machine::new(ME, state, TIMING, 3, now), now }
     }
 

@@ -122,6 +122,10 @@ pub struct Node {
     pub clock: Clock,
     /// The promised term on disk.
     pub disk: Term,
+    /// The number that was drawn when the disk was new.
+    origin: u64,
+    /// Who may found the group, on disk.
+    founders: Vec<(ReplicaId, u64)>,
     /// The replicas of the group, on disk.
     pub kept: Members,
     /// The replicas that its options name.
@@ -442,10 +446,11 @@ impl World {
             }
             if loses == Loses::Disk {
                 (replica.disk, replica.kept) = (Term::ZERO, replica.first.clone());
+                (replica.origin, replica.founders) = (seed, Vec::new());
                 self.judge.forgot(replica.machine.group().me());
             }
             // From now on it is counted as one without memory.
-            let state = PersistentState { members: replica.kept.clone(), promised: replica.disk, sync: None };
+            let state = replica.keeps(None);
             replica.machine = Machine::new(replica.machine.group().me(), state, TIMING, seed, Nanos(0));
         }
     }
@@ -458,7 +463,7 @@ impl World {
         let starts = &mut self.replicas[replica];
         let held = if votes { Some(Term::ZERO) } else { starts.machine.sync() };
         let mixed = starts.machine.mixed;
-        let state = PersistentState { members: starts.kept.clone(), promised: starts.disk, sync: held };
+        let state = starts.keeps(held);
         starts.machine = Machine::new(starts.machine.group().me(), state, timing, seed, now);
         starts.machine.mixed = mixed;
         let asks = self.rules.blank_asks && self.rules.persist_promise;
@@ -490,6 +495,10 @@ impl World {
         match saved {
             Saved::Promise(term) => {
                 replica.disk = *term;
+                replica.founders = match replica.machine.sync() {
+                    Some(sync) if sync > Term::ZERO => Vec::new(),
+                    _ => replica.machine.founders(),
+                };
                 if kept {
                     replica.kept = replica.machine.members().clone();
                 }
@@ -527,6 +536,12 @@ impl World {
 }
 
 impl Node {
+    /// What it starts with, and this memory.
+    fn keeps(&self, sync: Option<Term>) -> PersistentState {
+        let (members, founders) = (self.kept.clone(), self.founders.clone());
+        PersistentState { members, promised: self.disk, sync, origin: self.origin, founders }
+    }
+
     /// Whether the replica runs, and holds the start set of that term.
     fn holds(&self, term: Term) -> bool {
         self.up && self.machine.sync() == Some(term)
@@ -542,8 +557,8 @@ fn replica(me: ReplicaId, founders: &Members, rules: &Rules, dice: &mut Dice) ->
         _ => dice.within(0, 20_001) as i64 - 10_000,
     };
     let clock = Clock { offset: dice.within(100_000 * MS, 200_000 * MS), ppm };
-    let state = PersistentState { members: kept.clone(), promised: Term::ZERO, sync: None };
     let life = dice.next();
+    let state = PersistentState { members: kept.clone(), origin: life, ..PersistentState::default() };
     let machine = Machine::new(me, state, rules.timing(), life, clock.read(0));
     let machine = machine.blank(life, Nanos(0));
     Node {
@@ -556,6 +571,8 @@ fn replica(me: ReplicaId, founders: &Members, rules: &Rules, dice: &mut Dice) ->
         life: 0,
         clock,
         disk: Term::ZERO,
+        origin: life,
+        founders: Vec::new(),
         first: kept.clone(),
         kept,
         memory: Memory::default(),
