@@ -8,7 +8,7 @@ use longarm_fabric::{Address, Any, QueuePair, SetupError, Transport};
 use longarm_host::now;
 use longarm_wire::RefusalCode;
 
-use crate::batch::Batch;
+use crate::batch::{Batch, BatchLimit};
 use crate::cache::Cache;
 use crate::deadline::{Deadline, Earlier};
 use crate::error::{Error, refusal};
@@ -52,6 +52,7 @@ pub struct Client<T: Transport = Any> {
     pub(crate) cache: Cache,
     pub(crate) large: Vec<u8>,
     pub(crate) batch: Batch,
+    pub(crate) batch_limit: BatchLimit,
     pub(crate) earlier: Earlier,
     pub(crate) hint_in: u32,
     pub(crate) hints: Vec<u8>,
@@ -130,6 +131,7 @@ impl<T: Transport> Client<T> {
             cache: Cache::new(entries),
             large: Vec::new(),
             batch: Batch::default(),
+            batch_limit: BatchLimit::default(),
             earlier: Earlier::default(),
             hint_in: options.hint_every * u32::from(link.welcome.wants_hints != 0),
             hints: Vec::new(),

@@ -65,7 +65,7 @@ impl<T: Transport> Client<T> {
         let deadline = &self.deadline();
         let mut batch = std::mem::take(&mut self.batch);
         let mut outcome = Ok(());
-        while outcome.is_ok() && batch.load(&mut numbers) {
+        while outcome.is_ok() && batch.load(&mut numbers, &self.batch_limit) {
             outcome = self.finish_batch(keys, &mut batch, deadline, show);
         }
         batch.flights.clear();
@@ -84,17 +84,23 @@ impl<T: Transport> Client<T> {
         batch.large.clear();
         let mut tries = 0;
         while !batch.rest.is_empty() {
-            tries += 1;
+            let before = batch.rest.len();
             match self.try_batch(keys, batch, deadline, show) {
-                Ok(()) if tries > READ_TRIES => batch.large.append(&mut batch.rest),
-                // A writer is faster than this reader, or was stopped in the middle: let it write, briefly.
-                Ok(()) if tries > PATIENT_TRIES && !batch.rest.is_empty() => {
-                    let waited = self.link()?.wait_a_little(deadline);
-                    waited.or_else(|trouble| self.recover(trouble, deadline))?;
+                // Fewer are tried next; once that was a single one, the others are got one by one.
+                Ok(false) if self.batch_limit.keys() > 1 => {}
+                Ok(false) | Err(Trouble::NoLease) => batch.large.append(&mut batch.rest),
+                Ok(true) => {
+                    let again = batch.rest.len() + batch.flights.len() - before;
+                    tries += u32::from(again > 0);
+                    if tries > READ_TRIES {
+                        batch.large.append(&mut batch.rest);
+                    } else if tries > PATIENT_TRIES && again > 0 {
+                        // A writer is faster than this reader, or was stopped in the middle: let it write,
+                        // briefly.
+                        let waited = self.link()?.wait_a_little(deadline);
+                        waited.or_else(|trouble| self.recover(trouble, deadline))?;
+                    }
                 }
-                Ok(()) => {}
-                // The keys are got one by one, through the server if necessary.
-                Err(Trouble::NoLease) => batch.large.append(&mut batch.rest),
                 Err(trouble) => self.recover(trouble, deadline)?,
             }
         }
@@ -109,14 +115,15 @@ impl<T: Transport> Client<T> {
         Ok(())
     }
 
-    /// Tries all keys of the batch once; keeps in it those that must be tried again.
+    /// Tries keys of the batch once, as many as may be looked up together; keeps in it those that must be
+    /// tried again. Whether the READs counted.
     fn try_batch(
         &mut self,
         keys: &[impl AsRef<[u8]>],
         batch: &mut Batch,
         deadline: &Deadline,
         show: &mut impl FnMut(usize, Option<(&[u8], Csn)>),
-    ) -> Result<(), Trouble> {
+    ) -> Result<bool, Trouble> {
         self.begin_batch(keys, batch, deadline)?;
         while batch.open > 0 {
             self.turn_batch(keys, batch, deadline)?;
@@ -124,7 +131,7 @@ impl<T: Transport> Client<T> {
         self.end_batch(batch, deadline, show)
     }
 
-    /// Begins a lookup of each key, with its first READ.
+    /// Begins lookups of the first keys, as many as may be looked up together, each with its first READ.
     pub(crate) fn begin_batch(
         &mut self,
         keys: &[impl AsRef<[u8]>],
@@ -132,12 +139,13 @@ impl<T: Transport> Client<T> {
         deadline: &Deadline,
     ) -> Result<(), Trouble> {
         batch.begin = self.ensure_lease(deadline)?;
-        let Client { link, cache, .. } = self;
+        let Client { link, cache, batch_limit, .. } = self;
         let link = link.as_mut().expect("a lease has a link");
         let Batch { rest, flights, open, .. } = batch;
         flights.clear();
         *open = 0;
-        for some in rest.chunks(GROUP) {
+        let together = rest.len().min(batch_limit.keys());
+        for some in rest[..together].chunks(GROUP) {
             let first = flights.len();
             let view = link.view();
             flights.extend(some.iter().map(|&key| {
@@ -179,23 +187,26 @@ impl<T: Transport> Client<T> {
         Ok(())
     }
 
-    /// Ends a batch without READs under way: shows the values found, if they count.
+    /// Ends a batch without READs under way: shows the values found, if they count. Whether they did.
     pub(crate) fn end_batch(
         &mut self,
         batch: &mut Batch,
         deadline: &Deadline,
         show: &mut impl FnMut(usize, Option<(&[u8], Csn)>),
-    ) -> Result<(), Trouble> {
+    ) -> Result<bool, Trouble> {
         let end = now();
         let counts = self.connected()?.trusted(batch.begin, end);
         if counts {
             self.earlier.leave(end);
+            self.batch_limit.counted(batch.flights.len());
+        } else {
+            self.batch_limit.late(batch.flights.len());
         }
         self.settle(batch, end, counts, show);
         if batch.flights.iter().any(|flight| flight.step == LookupStep::Refresh) {
             self.connected()?.look_at_heartbeat(deadline)?;
         }
-        Ok(())
+        Ok(counts)
     }
 
     /// Shows the values found if the READs count, and keeps the other keys for another try.
@@ -207,7 +218,7 @@ impl<T: Transport> Client<T> {
         show: &mut impl FnMut(usize, Option<(&[u8], Csn)>),
     ) {
         let Batch { rest, large, flights, .. } = batch;
-        rest.clear();
+        rest.drain(..flights.len());
         for (i, flight) in flights.iter().enumerate() {
             let link = self.link.as_mut().expect("READs had a link");
             let Found { csn, at, len, expiry } = flight.lookup.found();

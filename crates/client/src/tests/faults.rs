@@ -292,3 +292,31 @@ fn gets_that_cannot_be_read_within_a_lease_are_served() {
     drop(client);
     stop(server);
 }
+
+/// Where the READs of a full batch take longer than a lease, those of fewer keys may not. To try the whole
+/// batch again and again would be in vain each time.
+#[test]
+fn a_batch_that_takes_longer_than_a_lease_is_looked_up_in_parts() {
+    const KEYS: u64 = 64;
+    let (server, _, tcp) = serve(|options| options.lease = Duration::from_millis(1));
+    let counts = Arc::new(QueuePairCounts::default());
+    let shared = counts.clone();
+    let slow = move |qp| {
+        let faults = Faults { seed: 1, delay: u16::MAX - 15, delay_polls: 8, ..Faults::default() };
+        Counted::new(Faulty::new(qp, faults), shared.clone())
+    };
+    let options = Options { cache: Some(0), hint_every: 0, ..Options::default() };
+    let mut client = Client::connect_over(Wrapping(slow), &tcp, options).expect("connects");
+    let keys: Vec<_> = (0..KEYS).map(u64::to_le_bytes).collect();
+    keys.iter().for_each(|key| _ = client.put(key, key).expect("put"));
+    for _ in 0..3 {
+        let (mut seen, before) = (0, counts.see().reads);
+        let found = |_, value: Option<(&[u8], _)>| seen += usize::from(value.is_some());
+        client.multi_get(&keys, found).expect("multi-get");
+        let reads = counts.see().reads - before;
+        assert_eq!(seen, keys.len());
+        assert!(reads < 10 * KEYS, "{reads} READs");
+    }
+    drop(client);
+    stop(server);
+}
