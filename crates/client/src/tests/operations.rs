@@ -49,9 +49,11 @@ fn values_of_every_size_come_back() {
             options.memory = 256 << 20;
         };
         over_each(change, |client, address| {
-            for size in
-                [0usize, 1, 31, 32, 43, 44, 48, 49, 1000, 4000, 5000, 70_000, 600_000, 3 << 20, 20 << 20]
-            {
+            let sizes = [0usize, 1, 31, 32, 43, 44, 48, 49, 1000, 4000, 5000, 70_000, 600_000, 3 << 20];
+            // What is so large is an entry in each kind of slot, and takes its time in an emulated machine.
+            let largest =
+                (slots == SlotKind::Pointer16 && discipline == Discipline::InPlace).then_some(20 << 20);
+            for size in sizes.into_iter().chain(largest) {
                 let key = format!("size {size} over {}", address.transport());
                 let value: Vec<u8> = (0..size).map(|i| (i * 7 + size) as u8).collect();
                 client.put(key.as_bytes(), &value).expect("put");
@@ -279,7 +281,7 @@ fn a_walk_sees_everything_that_is_there_throughout_while_the_table_grows() {
         |options| options.expected_items = 100,
         |client, address| {
             let name = |i: u32| format!("item {i}").into_bytes();
-            for i in 0..3000u32 {
+            for i in 0..1000u32 {
                 let value = vec![i as u8; if i.is_multiple_of(5) { 300 } else { 8 }];
                 client.put(&name(i), &value).expect("put");
             }
@@ -293,7 +295,7 @@ fn a_walk_sees_everything_that_is_there_throughout_while_the_table_grows() {
             let (mut seen, mut more) = (std::collections::BTreeSet::new(), 0u32);
             let walked = client.walk(|item| {
                 seen.insert(item.key);
-                for _ in 0..if more < 40_000 { 25 } else { 0 } {
+                for _ in 0..if more < 13_000 { 25 } else { 0 } {
                     other.put(format!("more {more}").as_bytes(), b"value").expect("put");
                     more += 1;
                 }
@@ -302,7 +304,7 @@ fn a_walk_sees_everything_that_is_there_throughout_while_the_table_grows() {
             walked.expect("walk");
             let after = tables(other);
             assert!(before.iter().all(|id| !after.contains(id)), "{before:?} are given back: {after:?}");
-            let missing = (0..3000).filter(|&i| !seen.contains(&name(i))).count();
+            let missing = (0..1000).filter(|&i| !seen.contains(&name(i))).count();
             assert_eq!(missing, 0, "items that were there throughout");
         },
     );

@@ -108,7 +108,7 @@ fn pages_of_a_server_alone_are_instants() {
 /// Long keys that share nothing take more memory in order than a server has for that.
 #[test]
 fn an_index_that_outgrew_its_memory_comes_back_when_items_are_gone() {
-    let (server, shm, _) = alone(|options| options.memory = 64 << 20);
+    let (server, shm, _) = alone(|options| options.memory = 32 << 20);
     let mut client = connect_alone(&shm);
     let key = |number: u64| {
         let mut draw = SplitMix64::new(number);

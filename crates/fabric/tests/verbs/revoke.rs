@@ -13,7 +13,7 @@ use longarm_memory::{Mapped, Words};
 
 use crate::suite::OverVerbs;
 
-const ROUNDS: u64 = 150;
+const ROUNDS: u64 = 60;
 const WORD_ROUNDS: u64 = 100;
 const LONG: usize = 32 << 10;
 
