@@ -21,10 +21,10 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Takes as many numbers as may be looked up together; returns whether there was any.
-    pub(crate) fn load(&mut self, numbers: &mut impl Iterator<Item = usize>, limit: &BatchLimit) -> bool {
+    /// Takes as many numbers, at most; returns whether there was any.
+    pub(crate) fn load(&mut self, numbers: &mut impl Iterator<Item = usize>, most: usize) -> bool {
         self.rest.clear();
-        self.rest.extend(numbers.take(limit.keys()));
+        self.rest.extend(numbers.take(most));
         !self.rest.is_empty()
     }
 }
@@ -77,6 +77,15 @@ impl BatchLimit {
     }
 }
 
+/// One key's lookup in a batch.
+pub(crate) struct BatchLookup {
+    pub(crate) key: usize,
+    pub(crate) lookup: Lookup,
+    pub(crate) step: LookupStep,
+    /// Whether the READ that it wants is in the queue.
+    pub(crate) posted: bool,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,13 +132,4 @@ mod tests {
         lookups(&mut limit, 100 * BATCH, BATCH);
         assert_eq!(limit.keys(), BATCH);
     }
-}
-
-/// One key's lookup in a batch.
-pub(crate) struct BatchLookup {
-    pub(crate) key: usize,
-    pub(crate) lookup: Lookup,
-    pub(crate) step: LookupStep,
-    /// Whether the READ that it wants is in the queue.
-    pub(crate) posted: bool,
 }

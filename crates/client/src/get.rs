@@ -11,7 +11,7 @@ use crate::cache::Located;
 use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::flight::Reply;
+use crate::flight::{Reply, RequestId};
 use crate::link::{Link, Trouble};
 use crate::lookup::{Found, Lookup, LookupStep};
 use crate::side::{Side, Size};
@@ -257,15 +257,26 @@ impl<T: Transport> Client<T> {
         deadline: &Deadline,
         show: &mut Option<F>,
     ) -> Result<Option<R>, Error> {
+        let ticket = self.ask_for(key, deadline)?;
+        let found = self.served(ticket)?;
+        Ok(found.and_then(|(value, csn)| show.take().map(|show| show(&value, csn))))
+    }
+
+    /// Asks the server's worker for a key.
+    pub(crate) fn ask_for(&mut self, key: &[u8], deadline: &Deadline) -> Result<RequestId, Error> {
         let mut request = Request::new(RequestKind::Get, self.next_operation);
         request.key = key;
-        let ticket = self.post(request, deadline)?;
+        self.post(request, deadline)
+    }
+
+    /// What the worker found.
+    pub(crate) fn served(&mut self, ticket: RequestId) -> Result<Option<(Vec<u8>, Csn)>, Error> {
         let outcome = self.wait(ticket);
         if let Some(link) = &mut self.link {
             link.counters.served += 1;
         }
         match outcome {
-            Ok(Reply::Value(value, csn)) => Ok(show.take().map(|show| show(&value, csn))),
+            Ok(Reply::Value(value, csn)) => Ok(Some((value, csn))),
             Ok(Reply::NotFound) => Ok(None),
             Ok(other) => Err(Error::Protocol(format!("a GET was answered {other:?}"))),
             Err(error) => Err(self.unanswered(error)),

@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::get::{PATIENT_TRIES, READ_TRIES, check_key};
-use crate::link::{Link, Trouble};
+use crate::link::{BATCH, Link, Trouble};
 use crate::lookup::{Found, Lookup, LookupStep};
 
 /// Lookups whose READs are begun together. A core keeps about so many misses in flight; with more the copies
@@ -65,7 +65,7 @@ impl<T: Transport> Client<T> {
         let deadline = &self.deadline();
         let mut batch = std::mem::take(&mut self.batch);
         let mut outcome = Ok(());
-        while outcome.is_ok() && batch.load(&mut numbers, &self.batch_limit) {
+        while outcome.is_ok() && batch.load(&mut numbers, BATCH) {
             outcome = self.finish_batch(keys, &mut batch, deadline, show);
         }
         batch.flights.clear();
@@ -85,11 +85,23 @@ impl<T: Transport> Client<T> {
         let mut tries = 0;
         while !batch.rest.is_empty() {
             let before = batch.rest.len();
+            let alone = self.batch_limit.keys() == 1;
+            if alone && self.link.as_mut().is_some_and(|link| link.fallback.asks()) {
+                self.ask_for_all(keys, &mut batch.rest, deadline, show)?;
+                break;
+            }
             match self.try_batch(keys, batch, deadline, show) {
-                // Fewer are tried next; once that was a single one, the others are got one by one.
-                Ok(false) if self.batch_limit.keys() > 1 => {}
-                Ok(false) | Err(Trouble::NoLease) => batch.large.append(&mut batch.rest),
+                // Fewer are tried next.
+                Ok(false) if !alone => {}
+                // Not even one is done within a lease.
+                Ok(false) | Err(Trouble::NoLease) => {
+                    self.link()?.fallback.in_vain();
+                    self.ask_for_all(keys, &mut batch.rest, deadline, show)?;
+                }
                 Ok(true) => {
+                    if alone {
+                        self.link()?.fallback.counted();
+                    }
                     let again = batch.rest.len() + batch.flights.len() - before;
                     tries += u32::from(again > 0);
                     if tries > READ_TRIES {
@@ -112,6 +124,39 @@ impl<T: Transport> Client<T> {
                 show(key, None);
             }
         }
+        Ok(())
+    }
+
+    /// Asks the server for these keys, some at a time.
+    fn ask_for_all(
+        &mut self,
+        keys: &[impl AsRef<[u8]>],
+        rest: &mut Vec<usize>,
+        deadline: &Deadline,
+        show: &mut impl FnMut(usize, Option<(&[u8], Csn)>),
+    ) -> Result<(), Error> {
+        for some in rest.chunks(GROUP) {
+            let mut asked = Vec::with_capacity(some.len());
+            let mut outcome = Ok(());
+            for &key in some {
+                match self.ask_for(keys[key].as_ref(), deadline) {
+                    Ok(ticket) => asked.push((key, ticket)),
+                    Err(error) => {
+                        outcome = Err(error);
+                        break;
+                    }
+                }
+            }
+            // Also after an error: an answer that nobody fetches takes a place.
+            for (key, ticket) in asked {
+                match self.served(ticket) {
+                    Ok(found) => show(key, found.as_ref().map(|(value, csn)| (&value[..], *csn))),
+                    Err(error) => outcome = outcome.and(Err(error)),
+                }
+            }
+            outcome?;
+        }
+        rest.clear();
         Ok(())
     }
 

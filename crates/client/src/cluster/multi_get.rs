@@ -4,7 +4,7 @@ use longarm_base::Csn;
 use longarm_fabric::{QueuePair, Transport};
 
 use super::ClusterClient;
-use crate::batch::{Batch, BatchLimit};
+use crate::batch::Batch;
 use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::error::Error;
@@ -26,9 +26,9 @@ struct GroupKeys {
 
 impl GroupKeys {
     /// Takes the next numbers; returns whether there were any.
-    fn load(&mut self, limit: &BatchLimit) -> bool {
+    fn load(&mut self, most: usize) -> bool {
         let mut next = self.numbers[self.begun..].iter().copied();
-        let some = self.batch.load(&mut next, limit);
+        let some = self.batch.load(&mut next, most);
         self.begun += self.batch.rest.len();
         self.batch.open = 0;
         some
@@ -91,7 +91,9 @@ fn look_once<T: Transport>(
 ) -> bool {
     let mut looking: Vec<(&mut Client<T>, &mut GroupKeys)> = Vec::with_capacity(parts.len());
     for (client, part) in clients.iter_mut().zip(parts) {
-        let Some(client) = client.as_mut().filter(|client| part.load(&client.batch_limit)) else { continue };
+        let Some(client) = client.as_mut().filter(|client| part.load(client.batch_limit.keys())) else {
+            continue;
+        };
         match client.begin_batch(keys, &mut part.batch, deadline) {
             Ok(()) => {
                 if let Some(link) = &mut client.link {

@@ -66,12 +66,13 @@ fn clients_put_get_and_see_their_transport() {
     assert_eq!(gone.status.code(), Some(3), "{}", said(&gone));
 }
 
-/// A tree of real files and small items, read back byte for byte while writers update them.
+/// Real files and small items, read back byte for byte while a writer updates others. They are few: between
+/// two devices an emulated machine with all these threads on two cores does some hundred GETs a second.
 #[test]
 #[ignore = "wants RDMA devices: cargo x rdma"]
 fn the_demo_compares_real_files_over_rdma() {
-    let tree = env!("CARGO_MANIFEST_DIR");
-    let words = ["demo", "--tree", tree, "--items", "1000", "--time", "2s"];
+    let tree = concat!(env!("CARGO_MANIFEST_DIR"), "/src/commands/demo");
+    let words = ["demo", "--tree", tree, "--items", "100", "--writers", "1", "--time", "2s"];
     let output = client(&address(7102), &words);
     let said = said(&output);
     assert!(output.status.success() && said.contains("PASSED"), "{said}");
