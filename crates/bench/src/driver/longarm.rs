@@ -303,7 +303,7 @@ impl TargetFactory for LongarmFactory {
     fn describe(&self) -> Result<ServerInfo, TargetError> {
         let mut longarm = self.open("bench")?;
         let mut info = ServerInfo::default();
-        let (mut limit, mut replicas) = (0, None);
+        let (mut limit, mut replicas, mut disk) = (0, None, None);
         for group in 0..self.topology.groups().len() {
             let client = longarm.client.group(group).map_err(failure)?;
             let (near, pid) = (is_near(client.address()), client.server_pid());
@@ -312,7 +312,9 @@ impl TargetFactory for LongarmFactory {
                 TargetError::lost(format!("the statistics of {} are not JSON: {e}", client.address()))
             })?;
             let number = |at: &str| stats.pointer(at).and_then(Value::as_u64);
-            let version = stats.pointer("/version").and_then(Value::as_str).unwrap_or("");
+            let word = |at: &str| stats.pointer(at).and_then(Value::as_str);
+            disk = word("/disk/durability").map(str::to_string);
+            let version = word("/version").unwrap_or("");
             info.version = format!("longarm {version}").trim_end().to_string();
             // The process id is of the server's machine: over a network it names nothing here. Followers let
             // no client in, to ask them.
@@ -345,9 +347,23 @@ impl TargetFactory for LongarmFactory {
         }
         if let Some(replicas) = replicas {
             info.settings.push(("replicas".into(), replicas.to_string()));
-            info.settings.push(("durability".into(), "memory of a majority".into()));
+        }
+        if let Some(durability) = durability(replicas.is_some(), disk.as_deref()) {
+            info.settings.push(("durability".into(), durability.into()));
         }
         Ok(info)
+    }
+}
+
+/// When a write is acknowledged, by what the server says of its disk; a server alone without a disk says
+/// nothing of it.
+fn durability(group: bool, disk: Option<&str>) -> Option<&'static str> {
+    match (group, disk) {
+        (true, Some("sync")) => Some("disks of a majority"),
+        (true, _) => Some("memory of a majority"),
+        (false, Some("sync")) => Some("disk"),
+        (false, Some(_)) => Some("memory, on disk within the loss window"),
+        (false, None) => None,
     }
 }
 

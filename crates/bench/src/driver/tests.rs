@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::*;
 use crate::open::{TargetOptions, open};
 use crate::peer::{PeerKind, PeerOptions};
-use crate::url::Url;
+use crate::url::{Protocol, Url};
 
 #[test]
 fn urls_are_read_printed_and_refused() {
@@ -281,7 +281,7 @@ fn exercise(kind: PeerKind) {
         match i % 3 {
             0 => assert_eq!(answer, Seen::Stored),
             // Requests of one batch are concurrent to etcd, in order to the others.
-            1 if kind == PeerKind::EtcdGroup && answer == Seen::Miss => {}
+            1 if kind.protocol() == Protocol::Etcd && answer == Seen::Miss => {}
             1 => assert!(answer == Seen::Hit(medium)),
             _ => assert_eq!(answer, Seen::Miss),
         }
@@ -314,6 +314,7 @@ fn a_real_redis_with_replicas_is_driven() {
 #[test]
 fn three_real_etcd_are_driven() {
     exercise(PeerKind::EtcdGroup);
+    exercise(PeerKind::EtcdFsync);
 }
 
 #[test]

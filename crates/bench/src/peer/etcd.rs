@@ -1,5 +1,5 @@
-//! Three etcd whose data are in memory: their directories are in a file system of RAM, and they do not ask
-//! it to keep what they write. All else is as etcd comes.
+//! Three etcd: with their data in memory, where their directories are in a file system of RAM, and they do
+//! not ask it to keep what they write; or as etcd comes, with data on disk before a write is answered.
 
 use super::orders::{GROUP, Orders, PeerOptions, free_ports, words};
 use crate::peer::scratch::Scratch;
@@ -10,9 +10,17 @@ const ROOM_MIN: u64 = 1 << 30;
 /// etcd's own bound on its data; beyond 8 GiB it warns.
 const QUOTA_MAX: u64 = 8 << 30;
 
-/// A group.
+/// A group with its data in memory.
 pub(super) fn group(options: &PeerOptions, scratch: &Scratch) -> Result<Orders, String> {
     check_room(scratch)?;
+    let mut orders = synced(options, scratch)?;
+    orders.arguments.iter_mut().for_each(|arguments| arguments.push("--unsafe-no-fsync".into()));
+    orders.settings = vec![("durability".into(), "memory (data on tmpfs, unsafe-no-fsync)".into())];
+    Ok(orders)
+}
+
+/// A group with its data on disk.
+pub(super) fn synced(options: &PeerOptions, scratch: &Scratch) -> Result<Orders, String> {
     let ports: [u16; 2 * GROUP] = free_ports()?;
     let (clients, peers) = ports.split_at(GROUP);
     let at = |port: u16| format!("http://127.0.0.1:{port}");
@@ -38,13 +46,13 @@ pub(super) fn group(options: &PeerOptions, scratch: &Scratch) -> Result<Orders, 
             ["--max-request-bytes", &request],
         ];
         let mut arguments = words(arguments.into_iter().flatten());
-        arguments.extend(words(["--unsafe-no-fsync", "--logger", "zap", "--log-level", "error"]));
+        arguments.extend(words(["--logger", "zap", "--log-level", "error"]));
         arguments
     };
     Ok(Orders {
         url: Url { protocol: Protocol::Etcd, address: Address::Tcp("127.0.0.1".into(), clients[0]), wait: 0 },
         arguments: (0..GROUP).map(of).collect(),
-        settings: vec![("durability".into(), "memory (data on tmpfs, unsafe-no-fsync)".into())],
+        settings: vec![("durability".into(), "disk (fsync before a write is answered)".into())],
     })
 }
 

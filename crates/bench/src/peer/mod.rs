@@ -39,18 +39,21 @@ pub enum PeerKind {
     RedisGroup,
     /// `redis-server` whose log is on disk before it answers a write
     RedisFsync,
-    /// Three `etcd`
+    /// Three `etcd` with their data in memory
     EtcdGroup,
+    /// Three `etcd` whose logs are on disk before they answer a write
+    EtcdFsync,
 }
 
 impl PeerKind {
     /// All kinds.
-    pub const ALL: [PeerKind; 5] = [
+    pub const ALL: [PeerKind; 6] = [
         PeerKind::Redis,
         PeerKind::Memcached,
         PeerKind::RedisGroup,
         PeerKind::RedisFsync,
         PeerKind::EtcdGroup,
+        PeerKind::EtcdFsync,
     ];
 
     /// The kind called `name`.
@@ -66,6 +69,7 @@ impl PeerKind {
             PeerKind::RedisGroup => "redis-group",
             PeerKind::RedisFsync => "redis-fsync",
             PeerKind::EtcdGroup => "etcd-group",
+            PeerKind::EtcdFsync => "etcd-fsync",
         }
     }
 
@@ -73,7 +77,7 @@ impl PeerKind {
         match self {
             PeerKind::Redis | PeerKind::RedisGroup | PeerKind::RedisFsync => "redis-server",
             PeerKind::Memcached => "memcached",
-            PeerKind::EtcdGroup => "etcd",
+            PeerKind::EtcdGroup | PeerKind::EtcdFsync => "etcd",
         }
     }
 
@@ -82,7 +86,7 @@ impl PeerKind {
         match self {
             PeerKind::Redis | PeerKind::RedisGroup | PeerKind::RedisFsync => Protocol::Redis,
             PeerKind::Memcached => Protocol::Memcached,
-            PeerKind::EtcdGroup => Protocol::Etcd,
+            PeerKind::EtcdGroup | PeerKind::EtcdFsync => Protocol::Etcd,
         }
     }
 
@@ -91,15 +95,20 @@ impl PeerKind {
         match self {
             PeerKind::Redis | PeerKind::RedisGroup | PeerKind::RedisFsync => ("redis-server", "redis-server"),
             PeerKind::Memcached => ("memcached", "memcached"),
-            PeerKind::EtcdGroup => ("etcd-server", "etcd"),
+            PeerKind::EtcdGroup | PeerKind::EtcdFsync => ("etcd-server", "etcd"),
         }
+    }
+
+    /// Whether it writes to a disk, in the directory of [`PeerOptions`].
+    const fn is_on_disk(self) -> bool {
+        matches!(self, PeerKind::RedisFsync | PeerKind::EtcdFsync)
     }
 
     /// How many processes it is.
     pub const fn processes(self) -> usize {
         match self {
             PeerKind::Redis | PeerKind::RedisFsync | PeerKind::Memcached => 1,
-            PeerKind::RedisGroup | PeerKind::EtcdGroup => GROUP,
+            PeerKind::RedisGroup | PeerKind::EtcdGroup | PeerKind::EtcdFsync => GROUP,
         }
     }
 
@@ -127,6 +136,7 @@ fn orders(kind: PeerKind, options: &PeerOptions, scratch: &Scratch) -> Result<Or
         PeerKind::RedisFsync => redis::synced(options, scratch),
         PeerKind::Memcached => memcached::alone(options),
         PeerKind::EtcdGroup => etcd::group(options, scratch),
+        PeerKind::EtcdFsync => etcd::synced(options, scratch),
     }
 }
 
@@ -150,7 +160,7 @@ impl Peer {
         let program = kind.find()?;
         let mut last = String::new();
         for _ in 0..PORTS_TRIED {
-            let on_disk = options.data.as_deref().filter(|_| kind == PeerKind::RedisFsync);
+            let on_disk = options.data.as_deref().filter(|_| kind.is_on_disk());
             let scratch = Scratch::new(on_disk)?;
             let Orders { url, arguments, settings } = orders(kind, options, &scratch)?;
             let asks = factory(url.clone());

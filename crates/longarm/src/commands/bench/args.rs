@@ -168,10 +168,11 @@ pub struct Args {
     pub replicas: Option<u8>,
 
     /// Run the same against these: redis, memcached, redis-fsync (its log is on disk, under --data, before it
-    /// answers a write), redis-group (a primary and two replicas, WAIT 1 after each PUT or batch) and etcd-
-    /// group (three, data in memory), which are started here; redis://host:port, with ?wait=N for WAIT N,
-    /// memcached://host:port, etcd://host:port; the address of another Longarm; or floor, a map in the
-    /// client's own process. Scans of Redis are ZRANGE BYLEX of a sorted set that has all keys, then MGET
+    /// answers a write), redis-group (a primary and two replicas, WAIT 1 after each PUT or batch),
+    /// etcd-group (three, data in memory) and etcd-fsync (three, data under --data), which are started
+    /// here; redis://host:port, with ?wait=N for WAIT N, memcached://host:port, etcd://host:port; the address
+    /// of another Longarm; or floor, a map in the client's own process. Scans of Redis are ZRANGE BYLEX of a
+    /// sorted set that has all keys, then MGET
     #[arg(long, value_name = "TARGET", value_delimiter = ',')]
     pub compare: Vec<String>,
 
