@@ -17,14 +17,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
 use longarm_base::{Csn, Mutant, Term, UnixMillis};
-use longarm_memory::{SumKey, Words};
+use longarm_memory::{CopiedWords, SumKey, Words};
 use longarm_store::segment::layout::{line_at, segment_at};
 use longarm_store::segment::{ArenaGeometry, Line, SegmentState};
 use longarm_store::{ArenaView, EntryKind, Room, SegmentUse, object};
 
 use crate::frame::Frame;
 use crate::manifest::{Contents, Manifest, UseName};
-use crate::window::Window;
 
 /// How often a room is looked at that is being written, or a line that is being changed.
 const LOOKS: usize = 64;
@@ -302,7 +301,7 @@ impl<S: Source> Copying<S> {
     }
 
     /// The bytes of a segment, or of the one entry of a run.
-    fn window(&mut self, segment: u32, line: &Line) -> Result<Window, CopyError<S::Error>> {
+    fn window(&mut self, segment: u32, line: &Line) -> Result<CopiedWords, CopyError<S::Error>> {
         let at = segment_at(segment);
         let mut bytes = vec![0; LINE as usize];
         let len = match line.stride {
@@ -314,7 +313,7 @@ impl<S: Source> Copying<S> {
         };
         bytes.resize(len.next_multiple_of(LINE) as usize, 0);
         self.source.read(at, &mut bytes)?;
-        Ok(Window { at, bytes })
+        Ok(CopiedWords { at, bytes })
     }
 
     /// Looks again at rooms that did not verify: an entry was perhaps just being written there. Then it is
@@ -350,13 +349,13 @@ impl<S: Source> Copying<S> {
     }
 
     /// The bytes of a room.
-    fn room(&mut self, segment: u32, line: &Line, offset: u64) -> Result<Window, CopyError<S::Error>> {
+    fn room(&mut self, segment: u32, line: &Line, offset: u64) -> Result<CopiedWords, CopyError<S::Error>> {
         if line.stride == 0 {
             return self.window(segment, line);
         }
         let mut bytes = vec![0; line.stride as usize];
         self.source.read(offset, &mut bytes)?;
-        Ok(Window { at: offset, bytes })
+        Ok(CopiedWords { at: offset, bytes })
     }
 }
 

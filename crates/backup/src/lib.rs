@@ -21,7 +21,6 @@ mod restore;
 mod target;
 #[cfg(test)]
 mod tests;
-mod window;
 
 pub use chain::{Chain, Checked, check};
 pub use copying::{CopyError, Copying, Source, Start, Step};

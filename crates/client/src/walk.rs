@@ -20,7 +20,7 @@ use longarm_fabric::{QueuePair, Transport};
 use longarm_host::now;
 use longarm_index::hash::layout::{Header, INDEX_REGION};
 use longarm_index::hash::{Discipline, Record, Table, items};
-use longarm_memory::{SumKey, Words};
+use longarm_memory::{CopiedWords, SumKey, Words};
 use longarm_store::object;
 use longarm_wire::{ARENA_REGION, Request, RequestKind, SpilledKey};
 
@@ -43,31 +43,10 @@ pub struct Item {
     pub expiry: UnixMillis,
 }
 
-/// A copied-out window of the index region.
-pub(crate) struct Window {
-    pub at: u64,
-    pub bytes: Vec<u8>,
-}
-
-impl Words for Window {
-    fn bytes(&self) -> u64 {
-        self.at + self.bytes.len() as u64
-    }
-    fn load(&self, at: u64) -> u64 {
-        let mut word = [0; 8];
-        self.copy_out(at, &mut word);
-        u64::from_le_bytes(word)
-    }
-    fn copy_out(&self, at: u64, into: &mut [u8]) {
-        let from = (at - self.at) as usize;
-        into.copy_from_slice(&self.bytes[from..from + into.len()]);
-    }
-}
-
 /// Calls `each` with the records of a pair. Or says why the pair must be looked at again: of an item of which
 /// half is new, or that moved within the pair between two READs, this copy has no more.
 pub(crate) fn records(
-    window: &Window,
+    window: &CopiedWords,
     table: &Table,
     pair: u64,
     sums: &SumKey,
@@ -79,14 +58,19 @@ pub(crate) fn records(
     }
 }
 
-fn header_of(window: &Window, table: &Table, pair: u64) -> Header {
+fn header_of(window: &CopiedWords, table: &Table, pair: u64) -> Header {
     let mut line = [0; 64];
     window.copy_out(table.header_at(pair), &mut line);
     Header::parse(&line)
 }
 
 /// What two looks at a pair must agree in: its indicator, and the versions in its slots.
-fn versions(window: &Window, table: &Table, pair: u64, sums: &SumKey) -> Result<(u64, Vec<Csn>), String> {
+fn versions(
+    window: &CopiedWords,
+    table: &Table,
+    pair: u64,
+    sums: &SumKey,
+) -> Result<(u64, Vec<Csn>), String> {
     let mut versions = Vec::new();
     records(window, table, pair, sums, |record| versions.push(record.csn()))?;
     Ok((header_of(window, table, pair).indicator, versions))
@@ -257,13 +241,13 @@ impl<T: Transport> Client<T> {
     }
 
     /// A window that has all slots of a pair.
-    fn window_of(&mut self, table: &Table, pair: u64, deadline: &Deadline) -> Result<Window, Trouble> {
+    fn window_of(&mut self, table: &Table, pair: u64, deadline: &Deadline) -> Result<CopiedWords, Trouble> {
         let link = self.connected()?;
         let size = table.shape.pair_bytes() as u32;
         let into = Link::<T::Qp>::slot(0);
         link.post_read(Place::new(INDEX_REGION, table.pair_at(pair), size), into, deadline)?;
         link.finish_reads(deadline)?;
-        let window = Window { at: table.pair_at(pair), bytes: link.qp.landing(into, size).to_vec() };
+        let window = CopiedWords { at: table.pair_at(pair), bytes: link.qp.landing(into, size).to_vec() };
         let header = header_of(&window, table, pair);
         // Slots of added groups are elsewhere: each joins the window as one more piece.
         match header.groups.iter().any(|&group| group != 0) {
@@ -279,9 +263,9 @@ impl<T: Transport> Client<T> {
         pair: u64,
         header: &Header,
         deadline: &Deadline,
-    ) -> Result<Window, Trouble> {
+    ) -> Result<CopiedWords, Trouble> {
         let base = table.shape.base_slots();
-        let mut window = Window { at: 0, bytes: Vec::new() };
+        let mut window = CopiedWords { at: 0, bytes: Vec::new() };
         let link = self.connected()?;
         let size = table.shape.pair_bytes() as u32;
         let into = Link::<T::Qp>::slot(0);

@@ -18,6 +18,7 @@
 mod budget;
 mod bytes;
 mod checksum;
+mod copied;
 mod counted;
 mod image;
 mod journal;
@@ -31,6 +32,7 @@ mod words;
 pub use budget::Budget;
 pub use bytes::{bytes_equal, short_equal};
 pub use checksum::{Hash, HashKey, SumKey};
+pub use copied::CopiedWords;
 pub use counted::{Counted, PersistentWrites};
 pub use image::Images;
 pub use journal::{Cut, Journal, JournalPart};

@@ -12,7 +12,7 @@ use longarm_base::{Csn, EntryRef, Place, RegionId};
 use longarm_fabric::{Address, QueuePair, Transport};
 use longarm_index::tree::layout::TREE_REGION;
 use longarm_index::tree::{Header, LeafRecord, TreeReport, verify};
-use longarm_memory::SumKey;
+use longarm_memory::{CopiedWords, SumKey};
 use longarm_store::object;
 use longarm_wire::ARENA_REGION;
 
@@ -22,7 +22,6 @@ use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::link::Trouble;
 use crate::options::Options;
-use crate::walk::Window;
 
 /// The most looks at a tree that changes.
 const LOOKS: usize = 12;
@@ -112,7 +111,7 @@ impl<Q: QueuePair> ScanLink<Q> {
     /// Looks at all nodes and at all entries once.
     fn look(&mut self, header: Header, options: &Options) -> Result<OrderedReport, Trouble> {
         let bytes = (header.top * header.unit.bytes()).min(self.tree_bytes);
-        let mut image = Window { at: 0, bytes: vec![0; bytes as usize] };
+        let mut image = CopiedWords { at: 0, bytes: vec![0; bytes as usize] };
         self.copy(TREE_REGION, &mut image.bytes, options)?;
         let mut items = Items::default();
         let mut tree = verify(&image, &self.sums.clone(), |key, record| {

@@ -4,10 +4,11 @@ use std::time::Instant;
 
 use longarm_index::hash::layout::Header;
 use longarm_index::hash::{Discipline, SlotKind};
+use longarm_memory::CopiedWords;
 
 use super::group::{crowd, others};
 use super::*;
-use crate::walk::{Window, records};
+use crate::walk::records;
 use crate::{Error, IN_FLIGHT_MAX, Put, Reply, Write};
 
 /// Whether an address is tested: on a machine with devices, other transports have been tested elsewhere, and
@@ -321,14 +322,14 @@ fn a_walk_looks_again_at_a_pair_of_which_it_has_no_whole_copy() {
             let table = *client.link.as_ref().expect("connected").geometry.live().next().expect("a table");
             let (deadline, none) = (client.deadline(), Header::parse(&[0; 64]));
             let sums = client.link.as_ref().expect("connected").sums.clone();
-            let found = |window: &Window, pair: u64| {
+            let found = |window: &CopiedWords, pair: u64| {
                 let mut found = 0;
                 records(window, &table, pair, &sums, |_| found += 1).map(|()| found)
             };
             let mut copies = (0..table.pairs).map(|pair| {
                 (pair, client.whole_table_window(&table, pair, &none, &deadline).expect("it is served"))
             });
-            let is_it = |(pair, window): &(u64, Window)| found(window, *pair) == Ok(1);
+            let is_it = |(pair, window): &(u64, CopiedWords)| found(window, *pair) == Ok(1);
             let (pair, mut window) = copies.find(is_it).expect("the pair of the one item");
             let at = window.bytes.windows(16).position(|bytes| bytes == b"there throughout");
             window.bytes[at.expect("the key is in the slot")] ^= 1;
