@@ -105,12 +105,14 @@ pub enum BackupError {
     },
     /// There is too little room.
     #[error(
-        "the backup needs an arena of {needs} MiB at least, and this memory has one of {has} MiB: raise \
-         --memory"
+        "the backup needs an arena of {needs} MiB at least{}, and this memory has one of {has} MiB: raise \
+         --memory", if *.so_far { " for what was read of it so far" } else { "" }
     )]
     TooSmall {
         /// Segments that are needed.
         needs: u64,
+        /// Whether the rest of the backup, which is a stream, needs more.
+        so_far: bool,
         /// Segments that there are.
         has: u64,
     },

@@ -82,7 +82,7 @@ pub fn restore(from: Origin<'_>, dir: &Path, whose: Whose, memory: u64) -> Resul
         let used: u64 = chain.manifest().segments.iter().map(|it| u64::from(it.run)).sum();
         let needs = used + u64::from(table + SPARE);
         if needs > u64::from(segments) {
-            return Err(BackupError::TooSmall { needs, has: segments.into() });
+            return Err(BackupError::TooSmall { needs, so_far: false, has: segments.into() });
         }
     }
     let is_made = make_empty(dir)?;
@@ -149,7 +149,7 @@ impl Image {
         let (line, first) = (frame.line, self.next);
         if u64::from(first) + u64::from(line.run + SPARE) > u64::from(self.segments) {
             let needs = u64::from(first) + u64::from(line.run + SPARE);
-            return Err(BackupError::TooSmall { needs, has: self.segments.into() });
+            return Err(BackupError::TooSmall { needs, so_far: true, has: self.segments.into() });
         }
         let (room, _) = line.rooms();
         self.bytes.clear();
