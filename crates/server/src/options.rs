@@ -184,11 +184,16 @@ impl ServerOptions {
         }
     }
 
+    /// How much of a node's memory each of its `replicas` has: they share it equally.
+    pub fn share(memory: u64, replicas: usize) -> u64 {
+        memory / replicas as u64
+    }
+
     /// The options of one of the groups by itself: with its part of what the groups share.
     pub(crate) fn of_group(&self, group: &GroupOptions) -> ServerOptions {
         let count = self.groups.len();
         ServerOptions {
-            memory: self.memory / count as u64,
+            memory: ServerOptions::share(self.memory, count),
             workers: (self.workers / count).max(1),
             expected_items: self.expected_items.div_ceil(count as u64),
             groups: vec![group.clone()],

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use longarm_backup::{Origin, Whose, restore};
+use longarm_server::ServerOptions;
 use serde_json::json;
 
 use crate::backups;
@@ -59,8 +60,10 @@ struct Place {
     /// With the arena.
     arena: PathBuf,
     whose: Whose,
-    /// Bytes of the arena's memory.
+    /// Bytes of memory of what starts from it.
     memory: u64,
+    /// Bytes of the arena's memory.
+    share: u64,
     /// What starts from it.
     server: String,
 }
@@ -71,7 +74,7 @@ impl Place {
         let Some(number) = args.node else {
             let dir = args.data.clone().expect("it is required without a node");
             let server = format!("longarm server --data {}", dir.display());
-            return Ok(Place { arena: dir.clone(), dir, whose: Whose::Alone, memory, server });
+            return Ok(Place { arena: dir.clone(), dir, whose: Whose::Alone, memory, share: memory, server });
         };
         let wrong = |text: String, hint: &str| Err(Failure::new(Exit::Usage, text).hint(hint));
         let Some(file) = &config.cluster else {
@@ -96,19 +99,17 @@ impl Place {
         let dir = args.data.clone().unwrap_or_else(|| cluster::directory_beside(file, node));
         let votes = cluster::vote_store(&cluster, group, &dir)?;
         let whose = Whose::Replica { group: group.id, sum_key: group.sum_key, replica, votes };
-        // The replicas of a node share its memory equally.
-        let share = memory / cluster.groups_on(node).count() as u64;
+        let share = ServerOptions::share(memory, cluster.groups_on(node).count());
         let server = format!("longarm server --cluster {shown} --node {node} --data {}", dir.display());
         let arena = cluster::arena_directory(&cluster, group, &dir);
-        Ok(Place { dir, arena, whose, memory: share, server })
+        Ok(Place { dir, arena, whose, memory, share, server })
     }
 }
 
 /// Makes the directory.
 pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     let began = Instant::now();
-    let memory = args.memory.unwrap_or(config.memory);
-    let Place { dir, arena, whose, memory: share, server } = Place::of(&args, config)?;
+    let Place { dir, arena, whose, memory, share, server } = Place::of(&args, config)?;
     let mut stdin = std::io::stdin().lock();
     let from = match args.backup == Path::new("-") {
         true => Origin::Stream(Path::new("stdin"), &mut stdin),
