@@ -49,6 +49,9 @@ const PATIENCE: Nanos = Nanos::from_millis(5_000);
 /// The shortest and longest time between two tries to connect.
 const RETRY_MIN: Duration = Duration::from_millis(2);
 const RETRY_MAX: Duration = Duration::from_millis(200);
+/// After so long a disk that does not follow is said to be so, and then now and then.
+const TELL: Nanos = Nanos::from_millis(5_000);
+const TELL_AGAIN: Nanos = Nanos::from_millis(60_000);
 
 /// Makes a connection to the leader's desk.
 pub(crate) type DeskConnector<Q> = Box<dyn FnMut() -> Result<PeerChannel<Q>, SetupError> + Send>;
@@ -79,7 +82,8 @@ impl FollowHandle {
     pub fn start<Q: QueuePair + Send + 'static>(seed: FollowSeed<Q>) -> Result<FollowHandle, StartError> {
         let stop = Arc::<AtomicBool>::default();
         let channel = Channel::new().map_err(|e| StartError::Os("make an event counter", e))?;
-        let scribe = FollowScribe { seed, stop: stop.clone(), channel: channel.clone() };
+        let scribe =
+            FollowScribe { seed, stop: stop.clone(), channel: channel.clone(), refused: String::new() };
         let thread = Some(spawn("longarm-scribe", move || scribe.run())?);
         Ok(FollowHandle { stop, channel, thread })
     }
@@ -147,11 +151,14 @@ struct FollowScribe<Q> {
     stop: Arc<AtomicBool>,
     /// Where it sleeps.
     channel: Channel,
+    /// Why the leader's desk last did not let it in.
+    refused: String,
 }
 
 impl<Q: QueuePair> FollowScribe<Q> {
     fn run(mut self) {
         let mut retry = RETRY_MIN;
+        let mut tell_at = now() + TELL;
         while !self.is_stopped() {
             let begun = now();
             match self.attend() {
@@ -161,6 +168,15 @@ impl<Q: QueuePair> FollowScribe<Q> {
                     self.seed.slot.fail();
                 }
                 Ok(()) | Err(Trouble::Away) => {}
+            }
+            if now() >= tell_at && self.seed.slot.settled() != self.seed.term {
+                tell_at = now() + TELL_AGAIN;
+                self.seed.log.say(&format!(
+                    "its disk has not followed the leader of term {} so far, and in `sync` mode this replica \
+                     counts only once it does: {}. The cluster's file must name the same `durability` on \
+                     all nodes",
+                    self.seed.term, self.refused
+                ));
             }
             retry = if now().since(begun) > Nanos::from_millis(1_000) { RETRY_MIN } else { retry };
             self.channel.wait(retry);
@@ -175,9 +191,15 @@ impl<Q: QueuePair> FollowScribe<Q> {
         self.stop.load(Ordering::Relaxed)
     }
 
+    fn connect(&mut self) -> Result<PeerChannel<Q>, Trouble> {
+        let desk = (self.seed.connect)();
+        self.refused = desk.as_ref().map_or_else(ToString::to_string, |_| "it is not done yet".into());
+        desk.map_err(|_| Trouble::Away)
+    }
+
     /// Follows the leader's marks over one connection.
     fn attend(&mut self) -> Result<(), Trouble> {
-        let mut desk = (self.seed.connect)().map_err(|_| Trouble::Away)?;
+        let mut desk = self.connect()?;
         desk.sleep_on(&self.channel)?;
         let first = self.first_mark(&mut desk)?;
         let worth = || !self.is_stopped();
