@@ -61,7 +61,7 @@ mod vote_store;
 pub use clock::process_cpu;
 pub use common::{Core, CoreOptions, KeepUp, Keys, Lent, Phase, TermStart};
 pub use durable::gate::DiskGate;
-pub use durable::look::{DirectoryReport, EntryAt, Look, LookError, NoteReport, look};
+pub use durable::look::{DirectoryReport, EntryAt, Look, LookError, look};
 pub use durable::new_directory::NewDirectory;
 pub use durable::options::{DiskSource, Durability, Durable, ReplicaDisk};
 pub use durable::replica_directory::ReplicaDirectory;

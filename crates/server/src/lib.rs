@@ -46,9 +46,9 @@ pub use longarm_engine::recover::RESTORE_ENTRY;
 pub use longarm_fabric::Member;
 pub use longarm_group::{
     Changed, Contents, DirectoryReport, DiskSource, DiskStats, Durability, Durable, EntryAt, FileVoteStore,
-    FollowerStats, GroupOptions, GroupStats, Held, KeepUp, Log, LogLine, Look, LookError, Moved, NoteReport,
-    Notice, Operator, OrderError, Promise, ReplicaDirectory, ReplicaDisk, StartError, TakeoverStats,
-    Versions, VoteStore, look,
+    FollowerStats, GroupOptions, GroupStats, Held, KeepUp, Log, LogLine, Look, LookError, Moved, Notice,
+    Operator, OrderError, Promise, ReplicaDirectory, ReplicaDisk, StartError, TakeoverStats, Versions,
+    VoteStore, look,
 };
 pub use longarm_replica::Timing;
 pub use longarm_wire::{Deny, Members, Stay};

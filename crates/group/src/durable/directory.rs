@@ -1,19 +1,18 @@
 //! A directory with all that a server of its own keeps: who it is, what it promised, and its arena.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Error, ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
+use std::io::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longarm_base::Term;
 use longarm_disk::{ArenaDisk, DiskError, Found, Shape};
 use longarm_host::random;
-use rustix::fs::FlockOperation;
 
 use crate::durable::options::{DiskSource, ReplicaDisk};
+use crate::durable::owner_file::{self, Unread};
 use crate::options::StartError;
-use crate::vote_store::{FileVoteStore, Promise, VoteStore, appear, make_dir, signed};
+use crate::vote_store::{FileVoteStore, Promise, VoteStore, make_dir, signed};
 
 /// The name of the file that says whose directory it is.
 pub(super) const IDENTITY: &str = "identity";
@@ -32,6 +31,13 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
+    /// One that no server has: its numbers are drawn.
+    pub(super) fn draw() -> Result<Identity, StartError> {
+        let [id, sum_key, hash_key] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
+        // Zero names no group.
+        Ok(Identity { id: id.max(1), sum_key, hash_key })
+    }
+
     /// `longarm-data 1 ID SUM_KEY HASH_KEY CHECKSUM`, numbers in hexadecimal, and a line's end.
     pub(super) fn text(&self) -> String {
         let Identity { id, sum_key, hash_key } = self;
@@ -64,10 +70,7 @@ impl Directory {
         let wrong = |text: String| StartError::Directory { dir: dir.display().to_string(), text };
         let failed = |step: &str, error: Error| wrong(format!("cannot {step}: {error}"));
         make_dir(dir).map_err(|error| failed("make it", error))?;
-        let path = dir.join(IDENTITY);
-        let [id, sum_key, hash_key, medium] =
-            random().map_err(|e| StartError::Os("draw random numbers", e))?;
-        if !path.exists() {
+        if !dir.join(IDENTITY).exists() {
             let mut files = dir.read_dir().map_err(|error| failed("read it", error))?;
             let is_ours = |name: &std::ffi::OsStr| name == "identity.new" || name == "lost+found";
             let foreign = files.find_map(|file| {
@@ -80,23 +83,20 @@ impl Directory {
                      name the directory of one, or an empty one"
                 )));
             }
-            // Zero names no group.
-            let identity = Identity { id: id.max(1), sum_key, hash_key };
-            make(dir, IDENTITY, &identity.text()).map_err(|error| failed("write to it", error))?;
+            let text = Identity::draw()?.text();
+            owner_file::make(dir, IDENTITY, &text).map_err(|error| failed("write to it", error))?;
         }
-        let mut file = File::open(&path).map_err(|error| failed("read its `identity`", error))?;
-        lock(&file).map_err(|error| match error.kind() {
-            ErrorKind::WouldBlock => wrong("it is in use by another process: a server runs on it".into()),
-            _ => failed("lock it", error),
+        let (text, file) = owner_file::read(dir, IDENTITY, true).map_err(|why| match why {
+            Unread::InUse => wrong("it is in use by another process: a server runs on it".into()),
+            Unread::Failed(step, error) => failed(&format!("{step} its `{IDENTITY}`"), error),
         })?;
-        let mut text = String::new();
-        file.read_to_string(&mut text).map_err(|error| failed("read its `identity`", error))?;
         let Some(identity) = Identity::parse(&text) else {
             let text = "its `identity` is damaged, and without the keys in it nothing that the server kept \
                         can be read: restore that file"
                 .to_string();
             return Err(wrong(text));
         };
+        let [medium] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
         Ok(Directory { dir: dir.into(), identity, medium, _identity: file })
     }
 
@@ -129,19 +129,6 @@ pub(super) fn open_arena(
     }
     let (disk, found) = ArenaDisk::in_dir(dir, shape, medium)?;
     Ok((disk.boxed(), found))
-}
-
-/// Makes a small file, which appears at once, and whole.
-pub(super) fn make(dir: &Path, name: &str, text: &str) -> std::io::Result<()> {
-    let fresh = dir.join(format!("{name}.new"));
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-    file.write_all(text.as_bytes())?;
-    appear(&file, &fresh, &dir.join(name))
-}
-
-/// Keeps other processes out for as long as the file is open.
-pub(super) fn lock(file: &File) -> std::io::Result<()> {
-    Ok(rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)?)
 }
 
 #[cfg(test)]

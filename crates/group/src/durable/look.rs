@@ -8,7 +8,7 @@
 //!     used again meanwhile. So damage counts only if each of several looks sees it at the same place.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
@@ -20,8 +20,9 @@ use longarm_store::segment::layout::segment_at;
 use longarm_store::segment::{ArenaGeometry, Line, SegmentState};
 use longarm_store::{ArenaView, Entry, EntryKind, Room, SegmentUse};
 
-use crate::durable::directory::{IDENTITY, Identity, lock};
+use crate::durable::directory::{IDENTITY, Identity};
 use crate::durable::load::{Found, Judge};
+use crate::durable::owner_file::{self, Unread};
 use crate::vote_store::{FileVoteStore, VoteStore};
 
 /// Looks at a directory that is being written to.
@@ -75,23 +76,6 @@ impl LookError {
     }
 }
 
-/// What the newest note says.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct NoteReport {
-    /// Its term.
-    pub term: Term,
-    /// All entries up to this version are there.
-    pub stable: Csn,
-    /// No version above this one was drawn.
-    pub ceiling: Csn,
-    /// Whether the server ended in order.
-    pub ended: bool,
-    /// Whether nothing was acknowledged before it was on disk.
-    pub sync: bool,
-    /// Whether the file is being given another start set, and holds none: its replica is synced anew.
-    pub mixed: bool,
-}
-
 /// What is in a data directory.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DirectoryReport {
@@ -104,7 +88,7 @@ pub struct DirectoryReport {
     /// Segments by state, by the number of the state.
     pub states: [u32; STATES],
     /// The newest note; none if nothing was ever acknowledged.
-    pub note: Option<NoteReport>,
+    pub note: Option<Note>,
     /// The highest term that was promised.
     pub promised: Term,
     /// Entries that a start keeps.
@@ -187,20 +171,13 @@ fn look_once(
     }
     (report.segments, report.table) = (shape.segments, shape.table);
     report.torn_copies = torn_copies;
-    report.note = found.note.as_ref().map(|note| NoteReport {
-        term: note.term,
-        stable: note.stable,
-        ceiling: note.ceiling,
-        ended: note.ended,
-        sync: note.sync,
-        mixed: note.mixed,
-    });
     let sums = SumKey::new(identity.sum_key);
     let words = FileWords { disk, read: Mutex::default() };
     lines(&words, &sums, &mut report);
     if let Some(note) = &found.note {
         entries(&words, &sums, note, &mut report, show);
     }
+    report.note = found.note;
     let failed = words.read.lock().failed.take();
     failed.map_or(Ok(report), |error| Err(error.into()))
 }
@@ -208,20 +185,15 @@ fn look_once(
 /// Who the directory says that it is, and the file that is locked meanwhile.
 fn identity(dir: &Path, how: Look) -> Result<(Identity, File), LookError> {
     let shown = dir.display().to_string();
-    let mut file = File::open(dir.join(IDENTITY)).map_err(|error| match error.kind() {
-        ErrorKind::NotFound if dir.is_dir() => LookError::Foreign(shown.clone()),
-        _ => LookError::Io(shown.clone(), error),
-    })?;
-    if how == Look::AtRest {
-        lock(&file).map_err(|error| match error.kind() {
-            ErrorKind::WouldBlock => LookError::InUse(shown.clone()),
-            _ => LookError::Io(shown.clone(), error),
-        })?;
-    }
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(|error| LookError::Io(shown.clone(), error))?;
-    let identity = std::str::from_utf8(&bytes).ok().and_then(Identity::parse);
-    identity.map(|identity| (identity, file)).ok_or(LookError::Identity(shown))
+    let read = owner_file::read(dir, IDENTITY, how == Look::AtRest).map_err(|why| match why {
+        Unread::InUse => LookError::InUse(shown.clone()),
+        Unread::Failed(_, error) if error.kind() == ErrorKind::NotFound && dir.is_dir() => {
+            LookError::Foreign(shown.clone())
+        }
+        Unread::Failed(_, error) => LookError::Io(shown.clone(), error),
+    });
+    let (text, file) = read?;
+    Identity::parse(&text).map(|identity| (identity, file)).ok_or(LookError::Identity(shown))
 }
 
 /// Checks each line of the table.

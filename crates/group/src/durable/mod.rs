@@ -1,7 +1,8 @@
 //! The disk of a replica: what of its arena outlives a loss of power, and a restart of its process.
 //!
 //! - [`options`]: how durable a group is, and where a replica's files are. [`directory`]: a directory with
-//!   those of a server alone, [`replica_directory`] with that of a replica of a cluster.
+//!   those of a server alone, [`replica_directory`] with that of a replica of a cluster. [`owner_file`]: the
+//!   file in either that says whose it is.
 //! - [`kept`]: what a replica starts with. [`load`]: the file, back in memory: what of it counts, and what
 //!   was cut off or is damaged.
 //! - [`settle`]: the file becomes that of another term. [`slot`]: where it is while no thread has it.
@@ -22,6 +23,7 @@ pub(crate) mod load;
 pub(crate) mod look;
 pub(crate) mod new_directory;
 pub(crate) mod options;
+mod owner_file;
 pub(crate) mod replica_directory;
 pub(crate) mod scribe;
 pub(crate) mod settle;

@@ -10,7 +10,8 @@ use longarm_disk::{ArenaDisk, DiskError, FileMedium, Found, Shape};
 use longarm_host::random;
 use longarm_memory::SumKey;
 
-use crate::durable::directory::{IDENTITY, Identity, make};
+use crate::durable::directory::{IDENTITY, Identity};
+use crate::durable::owner_file;
 use crate::durable::replica_directory::{WHOSE, whose};
 use crate::options::StartError;
 use crate::vote_store::{FileVoteStore, Promise, VoteStore};
@@ -35,12 +36,10 @@ enum Whose {
 impl NewDirectory {
     /// One in this directory, which is there, and empty.
     pub fn begin(dir: &Path) -> Result<NewDirectory, StartError> {
-        let drawn = random().map_err(|e| StartError::Os("draw random numbers", e))?;
-        let [id, sum_key, hash_key, medium] = drawn;
-        // Zero names no group.
-        let identity = Identity { id: id.max(1), sum_key, hash_key };
-        let (group, whose) = (identity.id, Whose::Alone(identity));
-        Ok(NewDirectory { dir: dir.into(), group, sum_key, whose, medium })
+        let identity = Identity::draw()?;
+        let [medium] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
+        let Identity { id: group, sum_key, .. } = identity;
+        Ok(NewDirectory { dir: dir.into(), group, sum_key, whose: Whose::Alone(identity), medium })
     }
 
     /// One of a replica of this group in this directory, which is there, and empty. `votes` is to keep what
@@ -86,7 +85,7 @@ impl NewDirectory {
                 (WHOSE, whose(self.group, replica))
             }
         };
-        make(&self.dir, name, &text).map_err(failed)
+        owner_file::make(&self.dir, name, &text).map_err(failed)
     }
 
     /// Removes what was made.

@@ -1,7 +1,7 @@
 //! A directory with the arena of one replica of a cluster's group. What the replica promised is beside it.
 
 use std::fs::File;
-use std::io::{Error, ErrorKind, Read};
+use std::io::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,8 +9,9 @@ use longarm_base::ReplicaId;
 use longarm_disk::{DiskError, Found, Shape};
 use longarm_host::random;
 
-use crate::durable::directory::{lock, make, open_arena};
+use crate::durable::directory::open_arena;
 use crate::durable::options::{DiskSource, ReplicaDisk};
+use crate::durable::owner_file::{self, Unread};
 use crate::options::StartError;
 use crate::vote_store::{VoteStore, make_dir, signed};
 
@@ -44,24 +45,20 @@ impl ReplicaDirectory {
         let wrong = |text: String| StartError::Directory { dir: dir.display().to_string(), text };
         let failed = |step: &str, error: Error| wrong(format!("cannot {step}: {error}"));
         make_dir(dir).map_err(|error| failed("make it", error))?;
-        let path = dir.join(WHOSE);
         let text = whose(group, replica);
-        if !path.exists() {
+        if !dir.join(WHOSE).exists() {
             if dir.join("arena").exists() {
                 return Err(wrong(format!(
                     "it holds an `arena` and no `{WHOSE}`, so no replica of a cluster kept its data there: \
                      name the directory of this node, or an empty one"
                 )));
             }
-            make(dir, WHOSE, &text).map_err(|error| failed("write to it", error))?;
+            owner_file::make(dir, WHOSE, &text).map_err(|error| failed("write to it", error))?;
         }
-        let mut file = File::open(&path).map_err(|error| failed("read its `replica`", error))?;
-        lock(&file).map_err(|error| match error.kind() {
-            ErrorKind::WouldBlock => wrong("it is in use by another process: a node runs on it".into()),
-            _ => failed("lock it", error),
+        let (found, file) = owner_file::read(dir, WHOSE, true).map_err(|why| match why {
+            Unread::InUse => wrong("it is in use by another process: a node runs on it".into()),
+            Unread::Failed(step, error) => failed(&format!("{step} its `{WHOSE}`"), error),
         })?;
-        let mut found = String::new();
-        file.read_to_string(&mut found).map_err(|error| failed("read its `replica`", error))?;
         if found != text {
             let whose = match found.split(' ').collect::<Vec<_>>()[..] {
                 ["longarm-replica", "1", of, number, _] => format!("is of replica {number} of group {of}"),
