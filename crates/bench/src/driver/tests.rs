@@ -234,7 +234,7 @@ pub fn real(kind: PeerKind) -> Option<Box<dyn TargetFactory>> {
 fn exercise(kind: PeerKind) {
     let Some(factory) = real(kind) else { return };
     let info = factory.describe().unwrap();
-    let name = kind.name().trim_end_matches("-group");
+    let name = kind.name().split('-').next().expect("a name");
     assert!(info.version.starts_with(name) && info.version.len() > name.len() + 2, "{info:?}");
     assert!(info.items == Some(0) && info.used_memory.is_some(), "{info:?}");
     assert!(info.pids.len() == kind.processes(), "{info:?}");
