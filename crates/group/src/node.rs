@@ -126,8 +126,7 @@ impl<T: Transport> Node<T> {
     ) -> Result<Node<T>, StartError> {
         let Seed { options, group: group_options, lent, page, login, .. } = seed;
         let me = group_options.check()?;
-        let memory = (lent.arena.memory(), page.memory());
-        let past = Past::read(&group_options, memory.0, memory.1, chance, &options.log)?;
+        let past = Past::read(&group_options, lent.arena.memory(), page.memory(), chance, &options.log)?;
         let (term, life) = (past.promise.term, chance.max(1));
         observe(|| Seen::Started { term });
         // The term that the replica promised before it was started again is open: its leader may sync it.

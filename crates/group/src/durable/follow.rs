@@ -169,7 +169,8 @@ impl<Q: QueuePair> FollowScribe<Q> {
                 }
                 Ok(()) | Err(Trouble::Away) => {}
             }
-            if now() >= tell_at && self.seed.slot.settled() != self.seed.term {
+            let waits = self.seed.slot.settled() != self.seed.term && !self.seed.slot.has_failed();
+            if waits && now() >= tell_at {
                 tell_at = now() + TELL_AGAIN;
                 self.seed.log.say(&format!(
                     "its disk has not followed the leader of term {} so far, and in `sync` mode this replica \
