@@ -2,6 +2,8 @@
 //!
 //! A bound that one file alone needs is a constant beside its use.
 
+use core::time::Duration;
+
 /// Bytes of one cache line, the unit in which a one-sided READ may tear.
 pub const LINE: u64 = 64;
 /// Bytes of one word, the unit that never tears.
@@ -52,6 +54,12 @@ pub const CLIENTS: usize = 1024;
 /// How far the rate of a clock may be from true, in millionths (X4): what crystals differ by, a
 /// hundred times. All leases, promises and quarantines rest on it.
 pub const DRIFT_PPM: u64 = 10_000;
+/// The shortest loss window: in `async` mode a loss of power loses writes that were all taken within it.
+pub const LOSS_WINDOW_MIN: Duration = Duration::from_millis(10);
+/// The longest loss window.
+pub const LOSS_WINDOW_MAX: Duration = Duration::from_secs(60);
+/// The loss window of a server, or a cluster, that is told of none.
+pub const LOSS_WINDOW: Duration = Duration::from_millis(100);
 /// How often an operation is tried again within its deadline before the client says so.
 pub const RETRIES_MAX: u32 = 1024;
 
@@ -64,5 +72,7 @@ const _: () = {
     assert!(CSN_BITS < 64);
     assert!(PAIR_SLOTS_MAX <= 32, "indicator bits share their word with the flags and the version count");
     assert!(READ_MAX as u64 <= SEGMENT_BYTES);
+    assert!(LOSS_WINDOW_MIN.as_nanos() <= LOSS_WINDOW.as_nanos());
+    assert!(LOSS_WINDOW.as_nanos() <= LOSS_WINDOW_MAX.as_nanos());
     assert!(READ_MAX as u64 >= LINE * (PAIR_SLOTS_MAX as u64 + 1), "one READ fetches a whole segment");
 };

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use longarm_base::limits;
+use longarm_base::limits::{self, LOSS_WINDOW_MAX, LOSS_WINDOW_MIN};
 use longarm_engine::Eviction;
 use longarm_fabric::tcp::Tls;
 use longarm_fabric::verbs::Verbs;
@@ -151,9 +151,6 @@ const MEMORY_MIN: u64 = 16 << 20;
 const WORKERS_MAX: usize = 256;
 /// How long a leader can tell the next one that a version is old (`longarm_replica::page`).
 const KEEP_SESSIONS_MAX: Duration = Duration::from_secs(1000);
-/// The bounds of the time within which writes may be lost.
-const WINDOW_MIN: Duration = Duration::from_millis(10);
-const WINDOW_MAX: Duration = Duration::from_secs(60);
 /// The largest ring, of either side: an immediate names a frame by its offset in sixteenths.
 pub(crate) const RING_MAX: u64 = 1 << 30;
 
@@ -245,9 +242,9 @@ impl ServerOptions {
             return wrong("keep_sessions", text);
         }
         if let Some(DataOptions { durability: Durability::Async { window }, .. }) = &self.data
-            && !(WINDOW_MIN..=WINDOW_MAX).contains(window)
+            && !(LOSS_WINDOW_MIN..=LOSS_WINDOW_MAX).contains(window)
         {
-            let text = format!("{window:?} given, {WINDOW_MIN:?} to {WINDOW_MAX:?} are possible");
+            let text = format!("{window:?} given, {LOSS_WINDOW_MIN:?} to {LOSS_WINDOW_MAX:?} are possible");
             return wrong("loss_window", text);
         }
         Ok(())

@@ -284,7 +284,7 @@ impl Config {
             spin_us: 50,
             data: None,
             durability: Durability::Async,
-            loss_window: Duration::from_millis(100),
+            loss_window: limits::LOSS_WINDOW,
             secret_file: None,
             peer_secret_file: None,
             tls: Tls::default(),
