@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use longarm_base::limits::LOSS_WINDOW;
 use longarm_base::{Nanos, ReplicaId};
 use longarm_replica::Timing;
 use serde::Deserialize;
@@ -45,6 +46,7 @@ struct Second {
     _format: u32,
     place_key: Spanned<String>,
     durability: Option<Spanned<String>>,
+    loss_window: Option<Spanned<String>>,
     timing: Times,
     node: Vec<Entry>,
     group: Vec<Replicated>,
@@ -119,9 +121,17 @@ impl Cluster {
         if self.durability != Durability::Memory {
             text.push_str(&format!(
                 "# What an acknowledged write outlives: \"memory\" the loss of a minority of nodes,\n\
-                 # \"sync\" that of the power of all. It stays as it is, as long as the nodes have data.\n\
+                 # \"sync\" that of the power of all, and \"async\" too, except for the last writes.\n\
+                 # It stays as it is, as long as the nodes have data.\n\
                  durability = \"{}\"\n",
                 self.durability.name()
+            ));
+        }
+        if self.durability == Durability::Async {
+            text.push_str(&format!(
+                "# A loss of the power of all loses the writes of this time at most.\n\
+                 loss_window = \"{}\"\n",
+                show_duration(self.loss_window)
             ));
         }
         text.push_str(&format!(
@@ -180,6 +190,7 @@ impl Reader<'_> {
         Ok(Cluster {
             place_key: 0,
             durability: Durability::Memory,
+            loss_window: LOSS_WINDOW,
             timing: self.timing(&document.timing)?,
             nodes,
             groups: vec![group],
@@ -188,9 +199,11 @@ impl Reader<'_> {
 
     fn second(&self, document: &Second) -> Result<Cluster, String> {
         let groups = document.group.iter().map(|group| self.group(group));
+        let durability = self.durability(document.durability.as_ref())?;
         Ok(Cluster {
             place_key: self.word("place_key", &document.place_key)?,
-            durability: self.durability(document.durability.as_ref())?,
+            durability,
+            loss_window: self.loss_window(durability, document.loss_window.as_ref())?,
             timing: self.timing(&document.timing)?,
             nodes: self.nodes(&document.node)?,
             groups: groups.collect::<Result<_, _>>()?,
@@ -200,6 +213,20 @@ impl Reader<'_> {
     fn durability(&self, written: Option<&Spanned<String>>) -> Result<Durability, String> {
         let Some(written) = written else { return Ok(Durability::Memory) };
         written.get_ref().parse().map_err(|fault: String| self.wrong("durability", written, &fault))
+    }
+
+    fn loss_window(
+        &self,
+        durability: Durability,
+        written: Option<&Spanned<String>>,
+    ) -> Result<Duration, String> {
+        let Some(written) = written else { return Ok(LOSS_WINDOW) };
+        if durability != Durability::Async {
+            let [own, of] = [durability, Durability::Async].map(Durability::name);
+            let fault = format!("it is of durability {of:?}, and here that is {own:?}");
+            return Err(self.wrong("loss_window", written, &fault));
+        }
+        parse_duration(written.get_ref()).map_err(|fault| self.wrong("loss_window", written, &fault))
     }
 
     fn group(&self, group: &Replicated) -> Result<Group, String> {

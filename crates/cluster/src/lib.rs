@@ -11,8 +11,10 @@ pub mod units;
 use std::fmt::Display;
 use std::path::Path;
 use std::str::FromStr;
+use std::time::Duration;
 
 use longarm_base::ReplicaId;
+use longarm_base::limits::{LOSS_WINDOW_MAX, LOSS_WINDOW_MIN};
 use longarm_fabric::{Address, Member};
 use longarm_replica::Timing;
 
@@ -68,18 +70,21 @@ pub enum Durability {
     /// The loss of any minority of a group's replicas: they keep it in memory.
     #[default]
     Memory,
+    /// The loss of power of all nodes, too, up to the last writes: those of [`Cluster::loss_window`] at most.
+    Async,
     /// The loss of power of all nodes, too: a majority of the replicas have it on disk.
     Sync,
 }
 
 impl Durability {
     /// All of them.
-    pub const ALL: [Durability; 2] = [Durability::Memory, Durability::Sync];
+    pub const ALL: [Durability; 3] = [Durability::Memory, Durability::Async, Durability::Sync];
 
     /// Its name in files and flags.
     pub fn name(self) -> &'static str {
         match self {
             Durability::Memory => "memory",
+            Durability::Async => "async",
             Durability::Sync => "sync",
         }
     }
@@ -90,7 +95,7 @@ impl FromStr for Durability {
 
     fn from_str(text: &str) -> Result<Durability, String> {
         let found = Durability::ALL.into_iter().find(|one| one.name() == text);
-        found.ok_or_else(|| format!("{text:?} is not known; expected \"memory\" or \"sync\""))
+        found.ok_or_else(|| format!("{text:?} is not known; expected \"memory\", \"async\" or \"sync\""))
     }
 }
 
@@ -101,6 +106,9 @@ pub struct Cluster {
     pub place_key: u64,
     /// What an acknowledged write outlives.
     pub durability: Durability,
+    /// In `async` mode: a loss of power of all nodes loses writes that were all taken within this time. Of
+    /// another mode the file does not say it.
+    pub loss_window: Duration,
     /// Heartbeats, promises, elections.
     pub timing: Timing,
     /// Its nodes, in the order of their numbers.
@@ -219,6 +227,11 @@ impl Cluster {
                 return Err(format!("group: {:016x} is named twice", group.id));
             }
             self.check_replicas(group)?;
+        }
+        if !(LOSS_WINDOW_MIN..=LOSS_WINDOW_MAX).contains(&self.loss_window) {
+            let [given, least, most] =
+                [self.loss_window, LOSS_WINDOW_MIN, LOSS_WINDOW_MAX].map(units::show_duration);
+            return Err(format!("loss_window: {given} given, {least} to {most} are possible"));
         }
         self.timing.check().map_err(|text| format!("timing: {text}"))
     }

@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use longarm_server::Timing;
 
@@ -21,11 +22,13 @@ pub struct Division {
     pub replicas: usize,
     /// What their acknowledged writes outlive.
     pub durability: Durability,
+    /// In `async` mode: a loss of power of all nodes loses the writes of this time at most.
+    pub loss_window: Duration,
 }
 
 /// Makes a cluster of these nodes, with ids and keys that no other cluster has.
 pub fn draw(mut nodes: Vec<NodeAt>, division: Division, timing: Timing) -> Result<Cluster, Failure> {
-    let Division { groups, replicas, durability } = division;
+    let Division { groups, replicas, durability, loss_window } = division;
     let wrong = |fault: String| {
         Failure::new(Exit::Usage, fault)
             .hint("`longarm cluster init --help` shows the form, and the times that go together")
@@ -56,7 +59,7 @@ pub fn draw(mut nodes: Vec<NodeAt>, division: Division, timing: Timing) -> Resul
     let groups = spread(&names, groups, replicas).into_iter().map(group);
     let groups = groups.collect::<Result<Vec<_>, Failure>>()?;
     let [place_key, _, _] = draw()?;
-    let cluster = Cluster { place_key, durability, timing, nodes, groups };
+    let cluster = Cluster { place_key, durability, loss_window, timing, nodes, groups };
     cluster.check().map_err(wrong)?;
     Ok(cluster)
 }

@@ -1,5 +1,8 @@
 use std::os::unix::fs::PermissionsExt;
 
+use std::time::Duration;
+
+use longarm_base::limits::LOSS_WINDOW;
 use longarm_base::{Nanos, ReplicaId};
 use longarm_client::Topology;
 use longarm_server::Timing;
@@ -17,7 +20,7 @@ fn nodes() -> Vec<NodeAt> {
 }
 
 fn division(groups: usize, replicas: usize) -> Division {
-    Division { groups, replicas, durability: Durability::Memory }
+    Division { groups, replicas, durability: Durability::Memory, loss_window: LOSS_WINDOW }
 }
 
 fn three() -> Cluster {
@@ -42,6 +45,55 @@ fn what_is_written_reads_back() {
     extreme.durability = Durability::Sync;
     assert!(extreme.to_toml().contains("\ndurability = \"sync\"\n"));
     assert_eq!(parse(&extreme.to_toml()).expect("our own text"), extreme);
+}
+
+#[test]
+fn what_a_cluster_keeps_is_in_its_file() {
+    let mut cluster = three();
+    for durability in Durability::ALL {
+        cluster.durability = durability;
+        assert_eq!(durability.name().parse(), Ok(durability));
+        let text = cluster.to_toml();
+        assert_eq!(text.contains("loss_window = \"100ms\"\n"), durability == Durability::Async, "{text}");
+        assert_eq!(parse(&text).expect("our own text"), cluster);
+    }
+    cluster.durability = Durability::Async;
+    for millis in [10, 1500, 60_000] {
+        cluster.loss_window = Duration::from_millis(millis);
+        assert_eq!(parse(&cluster.to_toml()).expect("our own text"), cluster);
+    }
+    for millis in [0, 9, 60_001] {
+        cluster.loss_window = Duration::from_millis(millis);
+        let fault = parse(&cluster.to_toml()).expect_err("of no use");
+        assert!(fault.starts_with("g.toml: loss_window: ") && fault.contains("10ms to 1min"), "{fault}");
+    }
+    // A file that does not say it has the usual one.
+    cluster.loss_window = LOSS_WINDOW;
+    let (text, line) = (cluster.to_toml(), "loss_window = \"100ms\"");
+    assert_eq!(parse(&text.replace(line, "")).expect("as usual"), cluster);
+    let at = 1 + text.lines().position(|one| one == line).expect("written");
+    let mode = "durability = \"async\"";
+    for (from, to, field, fault) in [
+        (
+            mode,
+            "durability = \"sync\"",
+            "loss_window",
+            "it is of durability \"async\", and here that is \"sync\"",
+        ),
+        (mode, "", "loss_window", "it is of durability \"async\", and here that is \"memory\""),
+        (line, "loss_window = \"100\"", "loss_window", "\"100\" has no known unit"),
+        (line, "durability = \"async\"", "durability", "duplicate key"),
+        (line, "loss_window = 100", "loss_window", "invalid type"),
+    ] {
+        let found = parse(&text.replace(from, to)).expect_err(to);
+        assert!(found.starts_with(&format!("g.toml:{at}: {field}: ")) && found.contains(fault), "{found}");
+    }
+    let text = text.replace(mode, "durability = \"paper\"");
+    let fault = parse(&text).expect_err("unknown");
+    assert!(
+        fault.contains("durability: \"paper\" is not known; expected \"memory\", \"async\" or"),
+        "{fault}"
+    );
 }
 
 fn on(replica: u8, node: u32) -> ReplicaOn {

@@ -25,8 +25,9 @@ and expiries are kept, and new versions go on above. The server is another one: 
 it with the memory that is given here.
 
 With --cluster FILE and --node N it is the directory of a node of a new cluster that keeps its data
-(`longarm cluster init FILE --durability sync`). Do so for each node, from the same backup and with the same
-memory, before the first one starts: a majority of the nodes is enough, the others may start empty.";
+(`longarm cluster init FILE --durability sync`, or `async`). Do so for each node, from the same backup and
+with the same memory, before the first one starts: a majority of the nodes is enough, the others may start
+empty.";
 
 /// The arguments of `longarm restore`.
 #[derive(clap::Args, Debug)]
@@ -85,7 +86,7 @@ impl Place {
         if cluster.durability == Durability::Memory {
             return wrong(
                 format!("the cluster of {shown} keeps no data"),
-                "make one with `longarm cluster init --durability sync`",
+                "make one with `longarm cluster init --durability sync`, or `async`",
             );
         }
         let group = &cluster.groups[operator::chosen(&cluster, file, args.group)?];

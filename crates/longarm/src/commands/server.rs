@@ -214,8 +214,8 @@ fn announce(server: &Server, config: &Config, node: Option<&Node>) {
     let lease = node.map_or(config.lease, |node| {
         let dir = node.dir().display();
         let what = match node.cluster.durability {
-            cluster::Durability::Memory => "what it promises is kept",
-            cluster::Durability::Sync => "what it promises, and its data (sync), are kept",
+            cluster::Durability::Memory => "what it promises is kept".to_string(),
+            mode => format!("what it promises, and its data ({}), are kept", mode.name()),
         };
         say(config, Log::Info, &format!("{}: {what} in {dir}", node.name()));
         Duration::from_nanos(node.cluster.timing.promise.0)

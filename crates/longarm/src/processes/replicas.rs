@@ -5,6 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus, Stdio};
 
+use longarm_base::limits::LOSS_WINDOW;
 use longarm_fabric::Address;
 use longarm_server::Timing;
 use rustix::process::{Pid, Signal, kill_process};
@@ -93,8 +94,12 @@ impl Replicas {
             None => Address::Shm(directory.path().join(format!("s{number}"))),
         };
         let at = |number: u8| NodeAt { node: NodeId(number.into()), address: address(number) };
-        let division =
-            Division { groups: plan.groups.into(), replicas: plan.count.into(), durability: plan.durability };
+        let division = Division {
+            groups: plan.groups.into(),
+            replicas: plan.count.into(),
+            durability: plan.durability,
+            loss_window: LOSS_WINDOW,
+        };
         let cluster = cluster::draw((1..=plan.count).map(at).collect(), division, plan.timing)?;
         cluster::create(&cluster, &directory.path().join("group.toml"))?;
         let node = |at: &NodeAt| Node {

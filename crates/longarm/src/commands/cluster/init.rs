@@ -1,12 +1,14 @@
 //! `longarm cluster init`: a new cluster's file, and the commands that come next.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use longarm_base::limits::LOSS_WINDOW;
 use serde_json::json;
 
-use crate::cluster::{self, Division, Durability, Group, NodeAt, numbers, parse_node};
+use crate::cluster::{self, Cluster, Division, Durability, Group, NodeAt, numbers, parse_node};
 use crate::config::units::show_duration;
-use crate::flags::durability;
+use crate::flags::{durability, duration};
 use crate::output::{Exit, Failure, Output};
 use crate::times::Times;
 
@@ -30,10 +32,16 @@ pub struct InitArgs {
     pub replicas: Option<usize>,
 
     /// What an acknowledged write outlives: the loss of a minority of a group's nodes (`memory`), or of the
-    /// power of all of them, as each keeps its data on its disk, in --data (`sync`)
+    /// power of all of them, as each keeps its data on its disk, in --data (`sync`); with `async` the disks
+    /// follow, and that loss loses the last writes
     #[arg(long, value_name = "MODE", default_value = Durability::default().name())]
     #[arg(value_parser = durability())]
     pub durability: Durability,
+
+    /// With --durability async: the loss of power of all nodes loses the writes of this time at most; while
+    /// the disks are further behind, no write is taken [default: 100ms]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub loss_window: Option<Duration>,
 
     /// Its times
     #[command(flatten)]
@@ -44,7 +52,12 @@ pub struct InitArgs {
 pub fn run(args: InitArgs, output: &mut Output) -> Result<Exit, Failure> {
     let nodes = args.nodes.len();
     let count = args.replicas.unwrap_or(if args.groups == 1 { nodes } else { nodes.min(3) });
-    let division = Division { groups: args.groups, replicas: count, durability: args.durability };
+    let division = Division {
+        groups: args.groups,
+        replicas: count,
+        durability: args.durability,
+        loss_window: loss_window(&args)?,
+    };
     let cluster = cluster::draw(args.nodes, division, args.times.timing())?;
     let idle = cluster.nodes.iter().map(|node| node.node);
     let idle = numbers(idle.filter(|node| cluster.groups_on(*node).next().is_none()));
@@ -72,6 +85,7 @@ pub fn run(args: InitArgs, output: &mut Output) -> Result<Exit, Failure> {
         output.value(&json!({
             "file": args.file.display().to_string(),
             "durability": cluster.durability.name(),
+            "loss_window": window(&cluster),
             "groups": cluster.groups.iter().map(group).collect::<Vec<_>>(),
             "nodes": nodes.collect::<Vec<_>>(), "servers": servers, "client": client, "status": status,
         }))?;
@@ -82,11 +96,7 @@ pub fn run(args: InitArgs, output: &mut Output) -> Result<Exit, Failure> {
         1 => format!("a group of {count}"),
         groups => format!("{nodes} nodes, {groups} groups of {count}"),
     };
-    let kept = match cluster.durability {
-        Durability::Memory => "data in memory",
-        Durability::Sync => "data on disk before it is acknowledged",
-    };
-    output.line(&format!("wrote {file} (mode 600): {what}, lease {lease}, {kept}"))?;
+    output.line(&format!("wrote {file} (mode 600): {what}, lease {lease}, {}", kept(&cluster)))?;
     output.line("copy it to the machine of each node, and start them there, one line each:")?;
     for server in &servers {
         output.line(&format!("  {server}"))?;
@@ -94,4 +104,71 @@ pub fn run(args: InitArgs, output: &mut Output) -> Result<Exit, Failure> {
     output.line("clients need the file too (--cluster, or LONGARM_CLUSTER):")?;
     output.line(&format!("  {client}\n  {status}"))?;
     Ok(Exit::Ok)
+}
+
+/// The loss window of the new cluster, which one in `async` mode alone has.
+fn loss_window(args: &InitArgs) -> Result<Duration, Failure> {
+    let Some(window) = args.loss_window else { return Ok(LOSS_WINDOW) };
+    if args.durability != Durability::Async {
+        let (window, mode) = (show_duration(window), args.durability.name());
+        let text = format!("--loss-window {window} is of --durability async, and here that is {mode}");
+        return Err(Failure::new(Exit::Usage, text).hint("name that mode, or leave --loss-window out"));
+    }
+    Ok(window)
+}
+
+/// The loss window as people write it, of a cluster that has one.
+fn window(cluster: &Cluster) -> Option<String> {
+    (cluster.durability == Durability::Async).then(|| show_duration(cluster.loss_window))
+}
+
+/// Where a cluster keeps its data, for people.
+fn kept(cluster: &Cluster) -> String {
+    match (cluster.durability, window(cluster)) {
+        (Durability::Memory, _) => "data in memory".into(),
+        (_, Some(window)) => format!("data on disk but for the writes of {window} at most"),
+        (_, None) => "data on disk before it is acknowledged".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, FromArgMatches};
+
+    use super::*;
+
+    fn made(words: &[&str]) -> Result<Cluster, Failure> {
+        let file = ["init", "g.toml", "--node", "1=tcp://a:1"];
+        let command = InitArgs::augment_args(clap::Command::new("init"));
+        let matches = command.try_get_matches_from(file.iter().chain(words)).expect("good words");
+        let args = InitArgs::from_arg_matches(&matches).expect("good words");
+        let (durability, loss_window) = (args.durability, loss_window(&args)?);
+        let division = Division { groups: 1, replicas: 1, durability, loss_window };
+        cluster::draw(args.nodes, division, args.times.timing())
+    }
+
+    #[test]
+    fn a_loss_window_is_of_a_cluster_whose_disks_follow() {
+        let shown = |words: &[&str]| made(words).map(|cluster| (kept(&cluster), window(&cluster)));
+        assert_eq!(shown(&[]), Ok(("data in memory".into(), None)));
+        let sync = "data on disk before it is acknowledged".to_string();
+        assert_eq!(shown(&["--durability", "sync"]), Ok((sync, None)));
+        for (more, window) in [(&[][..], "100ms"), (&["--loss-window", "2s"], "2s")] {
+            let kept = format!("data on disk but for the writes of {window} at most");
+            let words = [&["--durability", "async"], more].concat();
+            assert_eq!(shown(&words), Ok((kept, Some(window.into()))));
+        }
+        for (words, part) in [
+            (
+                vec!["--loss-window", "1s"],
+                "--loss-window 1s is of --durability async, and here that is memory",
+            ),
+            (vec!["--durability", "sync", "--loss-window", "1s"], "and here that is sync"),
+            (vec!["--durability", "async", "--loss-window", "1ms"], "1ms given, 10ms to 1min are possible"),
+        ] {
+            let failure = made(&words).expect_err(part);
+            assert!(failure.exit == Exit::Usage && failure.message.contains(part), "{failure:?}");
+            assert!(!failure.hint.is_empty(), "{failure:?}");
+        }
+    }
 }

@@ -211,6 +211,7 @@ fn without(cluster: &Cluster, at: usize, node: NodeId) -> Cluster {
 #[cfg(test)]
 mod tests {
     use longarm_base::ReplicaId;
+    use longarm_base::limits::LOSS_WINDOW;
 
     use super::*;
     use crate::cluster::{Division, Durability, parse_node};
@@ -218,7 +219,8 @@ mod tests {
 
     fn three() -> Cluster {
         let nodes = ["1=tcp://a:1", "2=tcp://b:1", "3=tcp://c:1"].map(|text| parse_node(text).expect("one"));
-        let division = Division { groups: 1, replicas: 3, durability: Durability::Memory };
+        let division =
+            Division { groups: 1, replicas: 3, durability: Durability::Memory, loss_window: LOSS_WINDOW };
         cluster::draw(nodes.to_vec(), division, Times::usual().timing()).expect("a cluster")
     }
 

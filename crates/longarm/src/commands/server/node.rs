@@ -116,23 +116,14 @@ impl Node {
         votes: Arc<FileVoteStore>,
     ) -> Result<Option<Durable>, Failure> {
         let dir = cluster::arena_directory(&self.cluster, group, &self.dir);
-        if self.cluster.durability == cluster::Durability::Memory {
-            let arena = dir.join("arena");
-            if arena.exists() {
-                let text = format!(
-                    "{} has data that this node kept, and by its file the cluster keeps none",
-                    arena.display()
-                );
-                return Err(Failure::new(Exit::Usage, text).hint(
-                    "put `durability = \"sync\"` back into the cluster's file; or, to begin without data, \
-                     remove the data directory of each node",
-                ));
-            }
-            return Ok(None);
-        }
+        let durability = match self.cluster.durability {
+            cluster::Durability::Memory => return without_data(&dir).map(|()| None),
+            cluster::Durability::Async => Durability::Async { window: self.cluster.loss_window },
+            cluster::Durability::Sync => Durability::Sync,
+        };
         let disk = ReplicaDirectory::open(&dir, group.id, replica, votes);
         let disk = Arc::new(disk.map_err(|error| start_failure(&error))?);
-        Ok(Some(Durable { durability: Durability::Sync, disk, accept_damage: false }))
+        Ok(Some(Durable { durability, disk, accept_damage: false }))
     }
 
     /// The number of groups of which the node has replicas.
@@ -158,4 +149,18 @@ impl Node {
     pub fn dir(&self) -> &Path {
         &self.dir
     }
+}
+
+/// Refuses the directory of a replica that kept its data, where by its file the cluster keeps none.
+fn without_data(dir: &Path) -> Result<(), Failure> {
+    let arena = dir.join("arena");
+    if !arena.exists() {
+        return Ok(());
+    }
+    let text =
+        format!("{} has data that this node kept, and by its file the cluster keeps none", arena.display());
+    Err(Failure::new(Exit::Usage, text).hint(
+        "put `durability = \"sync\"` back into the cluster's file, or \"async\" if it was that; or, to begin \
+         without data, remove the data directory of each node",
+    ))
 }

@@ -6,7 +6,7 @@ use longarm_base::Nanos;
 use longarm_client::Address;
 use longarm_server::Timing;
 
-use crate::cluster::{self, Division, Durability, NodeAt, NodeId};
+use crate::cluster::{self, Division, NodeAt, NodeId};
 use crate::output::Failure;
 
 /// The times of the group. Nothing is meant to fail here, but clients, replicas and all else that runs share
@@ -21,7 +21,7 @@ const TIMING: Timing = Timing {
 /// Writes the file of a new group of these members into `directory`, and gives the arguments of each.
 pub fn arguments(
     members: &[Address],
-    durability: Durability,
+    group: Division,
     directory: &Path,
 ) -> Result<Vec<Vec<String>>, Failure> {
     let file = directory.join("group.toml");
@@ -32,7 +32,6 @@ pub fn arguments(
         ["--cluster", &file, "--node", &node].map(String::from).to_vec()
     };
     let arguments = nodes.iter().map(words).collect();
-    let one = Division { groups: 1, replicas: members.len(), durability };
-    cluster::create(&cluster::draw(nodes, one, TIMING)?, &file)?;
+    cluster::create(&cluster::draw(nodes, group, TIMING)?, &file)?;
     Ok(arguments)
 }

@@ -20,7 +20,7 @@ use process::{Directory, LOOK_AGAIN, Process};
 use super::args::{Args, Transport};
 use super::nic;
 use super::plan::{replicas, value_max};
-use crate::cluster::Durability;
+use crate::cluster::{Division, Durability};
 use crate::config::settings::SETTINGS;
 use crate::config::{self, Config, Origin};
 use crate::connect;
@@ -43,10 +43,8 @@ const INDEX_BYTES: u64 = 300;
 struct Place {
     transport: Transport,
     ip: IpAddr,
-    /// One is a server without a group, more are a group.
-    replicas: usize,
-    /// What their acknowledged writes outlive.
-    durability: Durability,
+    /// Their group; one replica is a server without a group.
+    group: Division,
 }
 
 impl Place {
@@ -57,20 +55,17 @@ impl Place {
             Transport::Verbs => nic::address(args, config)?,
         };
         let durability = match (&config.data, config.durability) {
-            (Some(_), config::Durability::Async) if replicas > 1 => {
-                let origin = config.origin("durability");
-                let text = format!("durability ({origin}): a group keeps its data in sync mode alone");
-                let hint = "add --durability sync, or leave --data out";
-                return Err(Failure::new(Exit::Usage, text).hint(hint));
-            }
             (Some(_), config::Durability::Sync) => Durability::Sync,
-            _ => Durability::Memory,
+            (Some(_), config::Durability::Async) => Durability::Async,
+            (None, _) => Durability::Memory,
         };
-        Ok(Place { transport, ip, replicas: usize::from(replicas), durability })
+        let group =
+            Division { groups: 1, replicas: replicas.into(), durability, loss_window: config.loss_window };
+        Ok(Place { transport, ip, group })
     }
 
     fn label(self) -> String {
-        let group = if self.replicas > 1 { "group-" } else { "" };
+        let group = if self.group.replicas > 1 { "group-" } else { "" };
         format!("longarm-{group}{}", self.transport.name())
     }
 
@@ -78,9 +73,9 @@ impl Place {
     fn addresses(self, directory: &Directory) -> Result<Vec<Address>, Failure> {
         let socket = |number| Address::Shm(directory.path().join(format!("sock{number}")));
         if self.transport == Transport::Shm {
-            return Ok((0..self.replicas).map(socket).collect());
+            return Ok((0..self.group.replicas).map(socket).collect());
         }
-        let ports = free_ports(self.ip, self.replicas)?.into_iter().map(|port| port.to_string());
+        let ports = free_ports(self.ip, self.group.replicas)?.into_iter().map(|port| port.to_string());
         Ok(match self.transport {
             Transport::Verbs => ports.map(Address::Verbs).collect(),
             _ => ports.map(Address::Tcp).collect(),
@@ -92,7 +87,7 @@ impl Place {
         let addresses = self.addresses(directory)?;
         let arguments = match &addresses[..] {
             [address] => vec![vec!["--address".into(), address.to_string()]],
-            members => group::arguments(members, self.durability, directory.path())?,
+            members => group::arguments(members, self.group, directory.path())?,
         };
         Ok(Servers { addresses, arguments })
     }
