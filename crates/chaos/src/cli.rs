@@ -98,8 +98,8 @@ pub struct Args {
     #[arg(long)]
     pub no_scans: bool,
 
-    /// What an acknowledged write outlives: of `sync` nodes keep their data on disks, and all are killed at
-    /// once, too
+    /// What an acknowledged write outlives: of `async` and `sync` nodes keep their data on disks, and of
+    /// `sync` all are killed at once, too
     #[arg(long, value_name = "MODE", default_value = Durability::default().name())]
     #[arg(value_parser = durability())]
     pub durability: Durability,

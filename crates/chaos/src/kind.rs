@@ -57,7 +57,7 @@ pub struct Shape {
     pub groups: u8,
     /// The network between processes.
     pub ways: Ways,
-    /// Whether replicas keep their data on disks.
+    /// Whether all that is acknowledged is on disks of replicas.
     pub keeps: bool,
 }
 
@@ -148,7 +148,7 @@ impl Kind {
                 Some(("a group has no more replicas than that", "name fewer with --nodes"))
             }
             _ if self == Kind::KillAll && !shape.keeps => {
-                Some(("data in memory does not outlive it", "add --durability sync"))
+                Some(("what is acknowledged and not on disks does not outlive it", "use --durability sync"))
             }
             _ if self.wants_five() && shape.replicas < 5 => {
                 Some(("fewer than five replicas cannot bear it", "add --nodes 5"))

@@ -112,7 +112,7 @@ pub struct Options {
     pub timing: Timing,
     /// Whether followers keep an ordered index, and clients ask for pages of scans.
     pub scans: bool,
-    /// What an acknowledged write outlives. With disks all nodes may be killed at once.
+    /// What an acknowledged write outlives. Of [`Durability::Sync`] all nodes may be killed at once.
     pub durability: Durability,
     /// The bytes of memory of a replica of one group.
     pub memory: u64,
@@ -141,7 +141,7 @@ pub struct Torture {
     away: BTreeMap<NodeId, Nanos>,
     /// The number of the next node that is added.
     next_node: u32,
-    /// The replicas that lost their memory and are not in sync again.
+    /// The replicas that lost writes with their memory and are not in sync again.
     lost: BTreeSet<NodeId>,
     /// The replicas that the run told to end.
     told: BTreeSet<NodeId>,
@@ -351,7 +351,8 @@ impl Torture {
                 }
                 self.fenced += 1;
             }
-            if self.options.durability == Durability::Memory {
+            // In `async` mode what its disk does not have yet is lost with its memory.
+            if self.options.durability != Durability::Sync {
                 self.lost.insert(node);
             }
             if self.lost.len() > (usize::from(self.options.replicas) - 1) / 2 {
