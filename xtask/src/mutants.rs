@@ -72,6 +72,34 @@ const MUTANTS: &[(&str, Finder)] = &[
         "FoundByDisk",
         Test("longarm-group", "durable::tests::a_disk_that_holds_nothing_counts_for_a_founder_only"),
     ),
+    ("VoteCold", Sim("async-group", 7)),
+    (
+        "ColdMajority",
+        Test(
+            "longarm-replica",
+            "machine::tests::recall::nobody_leads_from_disks_before_all_are_heard_unless_an_operator_says_so",
+        ),
+    ),
+    ("KeepWarmTail", Test("longarm-group", "durable::tests::a_memory_goes_back_to_what_its_disk_has")),
+    (
+        "OwnCeiling",
+        Test(
+            "longarm-replica",
+            "recall::tests::the_disk_of_the_highest_term_and_version_is_the_start_set_and_nobody_shares_it",
+        ),
+    ),
+    ("UntoldCeiling", Sim("async-group", 121)),
+    (
+        "ShareDisk",
+        Test(
+            "longarm-replica",
+            "recall::tests::the_disk_of_the_highest_term_and_version_is_the_start_set_and_nobody_shares_it",
+        ),
+    ),
+    (
+        "NotedAlone",
+        Test("longarm-group", "durable::gate::tests::in_async_mode_a_majority_of_the_disks_sets_the_limits"),
+    ),
     ("NoSync", Test("longarm-group", "vote_store::tests::what_is_kept_is_on_disk_when_it_is_said_to_be")),
     ("KeepWriters", Test("longarm-group", "inbound::tests::a_leader_that_begins_anew_has_no_older_writers")),
     ("NoEntering", Test("longarm-group", "inbound::tests::entering::a_fence_waits_for_who_is_being_let_in")),

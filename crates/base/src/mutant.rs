@@ -68,6 +68,20 @@ pub enum Mutant {
     ForgetFounders,
     /// A disk that holds nothing counts as empty, whatever the disk before it had (L2, decision 18).
     FoundByDisk,
+    /// A replica that lost its memory votes with what its disk has, though it acknowledged from memory (D6).
+    VoteCold,
+    /// An election from disks does not wait for all replicas (D6).
+    ColdMajority,
+    /// A replica that leads from its disk keeps what only its memory has (D6).
+    KeepWarmTail,
+    /// A leader from a disk draws versions above the ceiling of that disk alone (D3).
+    OwnCeiling,
+    /// A follower is not told which versions a leader from a disk gave up (D3).
+    UntoldCeiling,
+    /// A start set from a disk is taken for one that others may have, too (D6).
+    ShareDisk,
+    /// The window goes by the disk of the leader alone (D2).
+    NotedAlone,
     /// What a replica promised is not yet on disk when it says so (L2).
     NoSync,
     /// A leader that syncs a follower anew finds its own older connections there (M1).

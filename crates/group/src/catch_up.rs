@@ -7,7 +7,7 @@ mod content;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longarm_base::{Mutant, Nanos};
+use longarm_base::{Csn, Mutant, Nanos};
 use longarm_fabric::{QueuePair, Transport};
 use longarm_host::now;
 use longarm_host::observe::{Observation as Told, ReplicaStep, WATCHED, observe, reach};
@@ -192,7 +192,12 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
 
     /// Asks the follower to adopt the term with these floors. It may do so and its answer be lost: what it
     /// holds from then on is noted before it is asked.
-    fn adopt<T: Transport<Qp = Q>>(&self, peer: &mut Peer<T>, floors: &[u64]) -> Result<Answer, PeerError> {
+    fn adopt<T: Transport<Qp = Q>>(
+        &mut self,
+        peer: &mut Peer<T>,
+        floors: &[u64],
+    ) -> Result<Answer, PeerError> {
+        self.tell_ceiling()?;
         self.leader_term.left.lock().insert(peer.replica, floors.to_vec());
         let (term, reclaimed) = (self.leader_term.term, self.reclaimed());
         let ask = Ask::Adopt { term, reclaimed, floors: floors.to_vec() };
@@ -304,6 +309,17 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         let bytes: Vec<u8> = floors.iter().flat_map(|floor| floor.to_le_bytes()).collect();
         let until = self.until();
         self.bulk.write(PAGE_REGION, page::FLOORS, &bytes, until)?;
+        self.flush()
+    }
+
+    /// Tells a follower which versions are never drawn again, before it may lead with this start set.
+    fn tell_ceiling(&mut self) -> Result<(), PeerError> {
+        let ceiling = self.leader_term.start.ceiling;
+        if ceiling == Csn::NONE {
+            return Ok(());
+        }
+        let until = self.until();
+        self.bulk.write(PAGE_REGION, page::CEILING, &ceiling.0.to_le_bytes(), until)?;
         self.flush()
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use longarm_base::{Nanos, ReplicaId, Term};
+use longarm_base::{Csn, Nanos, ReplicaId, Term};
 use longarm_fabric::Channel;
 use longarm_host::{Mutex, Pause};
 use longarm_replica::LeaderState;
@@ -48,6 +48,8 @@ pub(crate) struct InstalledSet {
     pub cuts: Vec<u64>,
     /// Entries of the base that a follower may lack, as they were at the start.
     pub tail: Tail,
+    /// No version up to this one is drawn again, though no entry may have it.
+    pub ceiling: Csn,
 }
 
 /// A term that this replica leads, from its start set to its end.

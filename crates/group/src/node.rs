@@ -19,6 +19,7 @@ mod pace;
 mod past;
 mod peer_handle;
 mod prepare;
+mod recall;
 mod standby;
 mod standby_index;
 mod transfer;
@@ -33,7 +34,7 @@ use longarm_host::{Mutex, Pause, Thread, now};
 use longarm_memory::{Mapped, OwnedWords, Region, Words};
 use longarm_ordered::Orders;
 use longarm_replica::page::{self, Beat};
-use longarm_replica::{Action, Event, Group, Machine, Role, RoleKind};
+use longarm_replica::{Action, Basis, Event, Group, Machine, Role, RoleKind};
 use longarm_wire::{Answer, Ask, PLACES_MAX, ReplicaReport, STREAMS_MAX};
 
 use self::disk_handle::DiskHandle;
@@ -134,6 +135,7 @@ impl<T: Transport> Node<T> {
         assert!(opened.is_ok(), "a door that nobody came through cannot be fenced: {opened:?}");
         let mut machine =
             Machine::new(me, past.state(), group_options.timing, chance, now()).with_mixture(past.kept.mixed);
+        machine = machine.with_recall(group_options.elects_from_disks());
         if past.is_blank(&group_options) {
             machine = machine.blank(life, group_options.first_rest());
         }
@@ -406,9 +408,10 @@ impl<T: Transport> Node<T> {
                 self.takeover.note(Step::Promised, now());
                 return Some(promised);
             }
-            Action::Survey => {
+            Action::Survey(basis) => {
                 self.takeover.note(Step::Free, now());
-                return Some(Event::Surveyed(self.survey()));
+                let report = if basis == Basis::Memory { self.survey() } else { self.survey_disk() };
+                return Some(Event::Surveyed(report));
             }
             Action::Ask(replica, ask) => {
                 if let Some(peer) = self.peers.get(&replica) {
@@ -520,7 +523,8 @@ impl<T: Transport> Node<T> {
     /// Scans the memory while the replica waits for its older promise to run out. After the fence nothing in
     /// the memory changes, so the replica will report what it finds now.
     fn scan_before_it_reports(&mut self) {
-        let waits = self.machine.reports_at().is_some() && self.scan.is_none();
+        let from_memory = self.machine.basis() == Basis::Memory;
+        let waits = self.machine.reports_at().is_some() && from_memory && self.scan.is_none();
         if let Some(sync) = self.machine.sync().filter(|_| waits) {
             self.scan = Some(self.scan(sync));
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use longarm_base::{Nanos, ReplicaId, Term};
 use longarm_fabric::{Login, Member, SetupError, Transport};
 use longarm_host::{now, sleep};
-use longarm_wire::{Deny, MEMBERS_MAX, MemberAt, OperatorReply, Order, Purpose, Stay};
+use longarm_wire::{Deny, MEMBERS_MAX, MemberAt, NoRecall, OperatorReply, Order, Purpose, Stay};
 
 use crate::peer_channel::{PeerAddress, PeerError};
 
@@ -63,6 +63,9 @@ pub enum OrderError {
     /// Nothing has changed: this replica, which leads, leaves the replicas as they are.
     #[error("{}", denied(*.0, *.1))]
     Denied(ReplicaId, Deny),
+    /// This replica does not stand with what is on its disk.
+    #[error("replica {0} does not stand: {reason}", reason = rests(*.1))]
+    Rests(ReplicaId, NoRecall),
     /// No replica takes orders from this operator; the text is what each replica said.
     #[error("no replica takes orders from here: {0}")]
     Refused(String),
@@ -99,7 +102,30 @@ fn denied(leader: ReplicaId, why: Deny) -> String {
     }
 }
 
+fn rests(why: NoRecall) -> &'static str {
+    match why {
+        NoRecall::Led => "it hears a leader, or did so a moment ago",
+        NoRecall::Needless => {
+            "its group does not acknowledge from memory and keep its data on disks behind that"
+        }
+        NoRecall::Blank => "its disk says of no promise, and it has not heard from all others",
+        NoRecall::Busy => "an election is under way, or it is no replica of the group",
+    }
+}
+
 impl<T: Transport> Operator<T> {
+    /// Has this replica stand with what is on disk, or the one that has most there, though others are
+    /// missing, with all that only they have.
+    pub fn recall(&self, replica: ReplicaId, patience: Duration) -> Result<(), OrderError> {
+        let until = now() + Nanos(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX >> 1));
+        match self.order(replica, &Order::Recall, until)? {
+            Ok(OperatorReply::Recalls) => Ok(()),
+            Ok(OperatorReply::Rests(why)) => Err(OrderError::Rests(replica, why)),
+            Ok(other) => Err(astray(replica, &other)),
+            Err(error) => Err(OrderError::Leaderless(error.to_string())),
+        }
+    }
+
     /// Has the group take one more replica, which runs and waits to be added.
     pub fn add(&self, member: &Member, patience: Duration) -> Result<Changed, OrderError> {
         let member = MemberAt { replica: member.replica, address: member.address.to_string() };

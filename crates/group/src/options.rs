@@ -51,17 +51,18 @@ impl GroupOptions {
             return Ok(self.replica);
         }
         let replicas: Vec<_> = self.members.iter().map(|member| member.replica).collect();
-        let loses = |durable: &Durable| durable.durability != Durability::Sync;
-        if self.durable.as_ref().is_some_and(loses) && replicas.len() > 1 {
-            let text = "a group of several replicas keeps its data on disks in `sync` mode alone".to_string();
-            return Err(wrong(text));
-        }
         Group::new(self.replica, &replicas).map(|group| group.me()).map_err(|error| wrong(error.to_string()))
     }
 
     /// Whether the group has no other replicas, and none to be added to.
     pub(crate) fn is_alone(&self) -> bool {
         !self.joins && self.members.len() == 1
+    }
+
+    /// Whether the group elects from disks if most memory is lost: what is acknowledged may be on no disk.
+    pub(crate) fn elects_from_disks(&self) -> bool {
+        let durability = self.durable.as_ref().map(|durable| durable.durability);
+        matches!(durability, Some(Durability::Async { .. }))
     }
 
     /// How long the replica lets another stand first. Only the replicas of a new group wait: later, one

@@ -73,7 +73,7 @@ impl ArenaScan {
         let mut streams: Vec<_> = self.streams.iter().zip(&self.floors).map(extent).collect();
         let used = streams.iter().rposition(|extent| extent.len > 0).map_or(0, |last| last + 1);
         streams.truncate(used.max(least));
-        ReplicaReport { sync: self.sync, reclaimed, unix, streams }
+        ReplicaReport { sync: self.sync, reclaimed, unix, disk: None, streams }
     }
 
     /// How far each stream is here without a gap, up to its cut.

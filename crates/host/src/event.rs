@@ -52,6 +52,8 @@ pub enum Observation {
         cuts: Vec<u64>,
         /// Whether the candidate holds a mixture of the terms before the base, which becomes the start set.
         mixed: bool,
+        /// If the start set is what a disk has: the version up to which it has everything.
+        disk: Option<Csn>,
         /// The replicas of the group, in this term.
         members: Vec<ReplicaId>,
     },

@@ -59,7 +59,8 @@ pub fn patience(cluster: &Cluster, elections: u64, config: &Config) -> Duration 
 /// Turns the error of an order into a failure.
 pub fn failure(error: &OrderError) -> Failure {
     let exit = match error {
-        OrderError::Stays(..) | OrderError::Denied(..) | OrderError::Refused(_) => Exit::Refused,
+        OrderError::Stays(..) | OrderError::Denied(..) => Exit::Refused,
+        OrderError::Rests(..) | OrderError::Refused(_) => Exit::Refused,
         OrderError::Leaderless(_) => Exit::CannotConnect,
         OrderError::InDoubt(..) => Exit::InDoubt,
     };

@@ -6,7 +6,7 @@
 //! reports the longest prefix of each stream has all that was committed in that term, since a majority of
 //! synced replicas acknowledged it, and one of them reports.
 
-use longarm_base::{Mutant, ReplicaId, Term};
+use longarm_base::{Csn, Mutant, ReplicaId, Term};
 use longarm_wire::{Extent, ReplicaReport};
 
 /// The position at which a stream is cut, and a replica that has it up to there.
@@ -16,6 +16,15 @@ pub struct StreamCut {
     pub len: u64,
     /// A replica that has the positions below.
     pub holder: ReplicaId,
+}
+
+/// The disk that a start set is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FromDisk {
+    /// Entries of a higher version are given up.
+    pub stable: Csn,
+    /// No version up to this one is drawn again, since clients may have seen it.
+    pub ceiling: Csn,
 }
 
 /// The entries that a term starts from.
@@ -31,6 +40,8 @@ pub struct StartSet {
     pub unix: u64,
     /// The extent of each stream that the new leader itself holds.
     pub own: Vec<Extent>,
+    /// The disk that it is of, if it is one.
+    pub disk: Option<FromDisk>,
     /// Whether the new leader holds a mixture of the terms before the base, which is no other replica's start
     /// set.
     pub mixed: bool,
@@ -38,9 +49,9 @@ pub struct StartSet {
 
 impl StartSet {
     /// The term whose start set followers share with this one. A start set that continues from a mixture is
-    /// shared only with replicas that have adopted it, so that is the new term itself.
+    /// shared only with replicas that have adopted it, so that is the new term itself; one from a disk, too.
     pub fn common(&self) -> Term {
-        if self.mixed { self.term } else { self.base }
+        if self.mixed || self.disk.is_some() && !Mutant::ShareDisk.is_on() { self.term } else { self.base }
     }
 }
 
@@ -79,7 +90,7 @@ pub(crate) fn start_set(
             _ => best,
         })
     };
-    Ok(StartSet { term, base, cuts: (0..streams).map(cut).collect(), unix, own, mixed: false })
+    Ok(StartSet { term, base, cuts: (0..streams).map(cut).collect(), unix, own, disk: None, mixed: false })
 }
 
 #[cfg(test)]
@@ -88,7 +99,7 @@ mod tests {
 
     fn report(sync: u32, lens: &[u64]) -> ReplicaReport {
         let streams = lens.iter().map(|&len| Extent { floor: 0, len }).collect();
-        ReplicaReport { sync: Term::new(sync, ReplicaId(0)), reclaimed: 0, unix: 0, streams }
+        ReplicaReport { sync: Term::new(sync, ReplicaId(0)), reclaimed: 0, unix: 0, disk: None, streams }
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod lease;
 mod machine;
 pub mod page;
 mod progress;
+mod recall;
 mod releases;
 mod run;
 mod sender;
@@ -35,7 +36,7 @@ mod watch;
 
 pub use catch_up::{CatchUp, CatchUpStep};
 pub use gate::Gate;
-pub use gather::{StartSet, StreamCut};
+pub use gather::{FromDisk, StartSet, StreamCut};
 pub use group::{Group, GroupError, ReplicaSet};
 pub use leader_state::{LeaderState, Turns};
 pub use lease::LeaderLease;
@@ -44,6 +45,7 @@ pub use machine::{
     PersistentState, Prepare, Role, RoleKind,
 };
 pub use progress::{FollowerProgress, StreamProgress};
+pub use recall::Basis;
 pub use releases::{LetGo, Party, Releases, raise};
 pub use run::Run;
 pub use sender::{Send, Sender};

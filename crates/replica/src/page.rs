@@ -15,6 +15,8 @@
 //! then a line of
 //!  0  released: the packed term of a leader that has ended its lease, to hand over
 //!  8  reclaimed: segments of which this follower was told, in its sync term, that they are free
+//! 16  ceiling: no version up to this one is drawn in a later term, though no entry may have it: writes that
+//!     had them were lost with the power
 //! ```
 //! The leader of the follower's term writes the page, by one-sided WRITEs; the follower writes it when it
 //! takes another term, and reads it. Each word is whole; the words need not be of one moment. Each word only
@@ -41,6 +43,8 @@ pub const FLOORS: u64 = 64;
 pub const RELEASED: u64 = floor_at(longarm_wire::STREAMS_MAX);
 /// Offset of the count of reclaimed segments.
 pub const RECLAIMED: u64 = RELEASED + 8;
+/// Offset of the ceiling of versions.
+pub const CEILING: u64 = RECLAIMED + 8;
 /// Bytes of a page.
 pub const BYTES: u64 = RELEASED + 64;
 

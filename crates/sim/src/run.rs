@@ -197,10 +197,17 @@ impl Run {
                 .err()
                 .or_else(|| self.orders.borrow().wrong.clone())
                 // What clients saw before a loss may be lost: then the judge that knows of it decides.
-                .or(judged.violation.filter(|_| self.plan.window().is_none()))
+                .or(judged.violation.filter(|_| !self.gave_up()))
                 .or(unanswered)
                 .or(no_page),
         }
+    }
+
+    /// Whether writes may be lost that clients saw.
+    fn gave_up(&self) -> bool {
+        let alone = self.plan.servers == 1;
+        let judge_knows = |judge: &Rc<RefCell<Judge>>| alone || judge.borrow().gave_up();
+        self.plan.window().is_some() && self.judge.as_ref().is_none_or(judge_knows)
     }
 
     /// How far the calendars of leaders may have been off.

@@ -54,7 +54,7 @@ pub struct Scenario {
     /// Servers keep their data on disks whose syncs take their time. They lose their power where replicas
     /// crash, a group also all at once, and come back with what their disks have.
     pub durable: bool,
-    /// A server alone acknowledges from memory, and may lose the last writes.
+    /// They acknowledge from memory, and may lose the last writes if all lose their memory.
     pub loses: bool,
     /// The index of a server alone replaces records out of place.
     pub out_of_place: bool,
@@ -366,6 +366,22 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "power",
         about: "that, and everything at once that may strike a group",
         durable: true,
+        ..Scenario::GROUP_ALL
+    },
+    Scenario {
+        name: "async-group",
+        about: "replicas that keep their data acknowledge from memory, and lose power, alone or all at once",
+        group: true,
+        crashes: true,
+        durable: true,
+        loses: true,
+        ..Scenario::CALM
+    },
+    Scenario {
+        name: "cold",
+        about: "that, and everything at once that may strike a group",
+        durable: true,
+        loses: true,
         ..Scenario::GROUP_ALL
     },
     Scenario::SCANS,

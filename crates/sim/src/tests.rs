@@ -436,6 +436,19 @@ fn a_follower_that_comes_back_knows_of_fewer_freed_segments() {
     are_sound("power", &[53]);
 }
 
+/// A leader from a disk went on above the versions that were lost, and wrote nothing. The next leader had not
+/// been told of them, found no entry, and drew the first version once more.
+#[test]
+fn a_follower_of_a_leader_from_a_disk_knows_which_versions_are_lost() {
+    are_sound("async-group", &[121]);
+}
+
+/// Leaders from disks that never served came one after the other, each with the disk of the one before.
+#[test]
+fn what_was_given_up_is_what_the_first_of_several_disks_lacked() {
+    are_sound("cold", &[9, 17]);
+}
+
 /// A follower lost power while the leader's thread stood between telling the follower of freed segments and
 /// relying on that. The judge took what the leader had told for not told.
 #[test]

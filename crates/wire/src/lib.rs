@@ -11,6 +11,8 @@ mod hello;
 mod members;
 mod operator;
 mod peer;
+mod peer_hello;
+mod recall;
 mod refusal;
 mod request;
 mod response;
@@ -21,11 +23,10 @@ pub use codec::Bad;
 pub use disk::{DiskMark, DiskReply, FREED_MAX};
 pub use hello::{Hello, Welcome};
 pub use members::{ADDRESS_MAX, MEMBERS_MAX, MemberAt, Members};
-pub use operator::{Deny, OperatorReply, Order, Stay};
-pub use peer::{
-    Answer, Ask, EntryAt, Extent, GroupTimes, PLACES_MAX, PeerHello, Purpose, ReplicaReport, STREAMS_MAX,
-    SyncState,
-};
+pub use operator::{Deny, NoRecall, OperatorReply, Order, Stay};
+pub use peer::{Answer, Ask, EntryAt, Extent, PLACES_MAX, ReplicaReport, STREAMS_MAX, SyncState};
+pub use peer_hello::{GroupTimes, PeerHello, Purpose};
+pub use recall::{DiskReport, Recall};
 pub use refusal::{Refusal, RefusalCode};
 pub use request::{
     BackupStep, Condition, HINTS_MAX, LET_GO_MAX, Request, RequestKind, SpilledKey, hints, let_go,

@@ -4,6 +4,7 @@
 //! move leader to replica   -> moved, stays, elsewhere, unheard
 //! add a replica         -> changed, denied, elsewhere, unheard
 //! remove a replica      -> changed, denied, elsewhere, unheard
+//! recall                -> recalls, rests
 //! ```
 //! Each order is answered once, or the connection is over. A message is `kind u32 | 0 u32`, then words, as in
 //! `peer.rs`.
@@ -31,6 +32,8 @@ pub enum Order {
         /// The replica.
         replica: ReplicaId,
     },
+    /// Stand with what is on disk, though others are missing, with all that only they have; for any replica.
+    Recall,
 }
 
 /// The answer to an order.
@@ -65,6 +68,30 @@ pub enum OperatorReply {
     },
     /// The replicas stay as they are.
     Denied(Deny),
+    /// It stands with what is on disk, or has the replica stand that has more there.
+    Recalls,
+    /// It does not.
+    Rests(NoRecall),
+}
+
+/// Why a replica does not stand with what is on its disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub enum NoRecall {
+    /// It hears a leader, or has just promised a term.
+    Led = 0,
+    /// Its group keeps nothing on disks, or only acknowledges what is there: then a majority elects by
+    /// itself.
+    Needless = 1,
+    /// It does not know what it promised, and has not heard from all others.
+    Blank = 2,
+    /// It stands, or reports, or is no replica of the group.
+    Busy = 3,
+}
+
+impl NoRecall {
+    pub(crate) const ALL: [NoRecall; 4] =
+        [NoRecall::Led, NoRecall::Needless, NoRecall::Blank, NoRecall::Busy];
 }
 
 /// Why a group's replicas stay as they are.
@@ -144,6 +171,7 @@ impl Order {
                 out.kind(3);
                 out.u64(u64::from(replica.0));
             }
+            Order::Recall => out.kind(4),
         }
         out.0
     }
@@ -155,6 +183,7 @@ impl Order {
             1 => Order::MoveLeader { to: replica(fields.u64()?)? },
             2 => Order::Add { member: MemberAt::take(&mut fields)? },
             3 => Order::Remove { replica: replica(fields.u64()?)? },
+            4 => Order::Recall,
             _ => return Err(Bad("unknown order of an operator")),
         };
         fields.end()?;
@@ -192,6 +221,11 @@ impl OperatorReply {
                 out.kind(6);
                 out.u64(*why as u64);
             }
+            OperatorReply::Recalls => out.kind(7),
+            OperatorReply::Rests(why) => {
+                out.kind(8);
+                out.u64(*why as u64);
+            }
         }
         out.0
     }
@@ -225,6 +259,12 @@ impl OperatorReply {
                 let why = fields.u64()?;
                 let known = Deny::ALL.into_iter().find(|known| *known as u64 == why);
                 OperatorReply::Denied(known.ok_or(Bad("unknown reason to deny"))?)
+            }
+            7 => OperatorReply::Recalls,
+            8 => {
+                let why = fields.u64()?;
+                let known = NoRecall::ALL.into_iter().find(|known| *known as u64 == why);
+                OperatorReply::Rests(known.ok_or(Bad("unknown reason to rest"))?)
             }
             _ => return Err(Bad("unknown reply to an operator")),
         };

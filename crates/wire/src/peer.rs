@@ -11,6 +11,7 @@
 //! members   keep these as the group's replicas          -> kept, refused
 //! stand     lead in my place                            -> (none)
 //! serves    I lead, and have served for so long         -> (none)
+//! recall    the same of an election from disks          -> pre-vote, report, refused
 //! forgot    I know of no promise of mine: and you?      -> known
 //! ```
 //! A replica that asks for a pre-vote or a promise, or syncs, names the group's replicas, as far as it knows.
@@ -21,58 +22,13 @@
 use longarm_base::{Nanos, ReplicaId, Term};
 
 use crate::codec::{Bad, Fields, Out, count, kind, replica, take_term, yes};
-use crate::versions::{PEER_MARK, VERSIONS, Versions};
+use crate::recall::{DiskReport, Recall};
 use crate::{MEMBERS_MAX, Members};
 
 /// The most streams of a term.
 pub const STREAMS_MAX: usize = 1 << 10;
 /// The most places in one answer.
 pub const PLACES_MAX: usize = 1 << 16;
-
-/// The hello of a peer.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PeerHello {
-    /// The group, so that replicas of two groups never mix.
-    pub group: u64,
-    /// The replica that connects; from an operator, the replica that is meant.
-    pub replica: ReplicaId,
-    /// The term of the connection; for a talk, any.
-    pub term: Term,
-    /// The purpose of the connection.
-    pub purpose: Purpose,
-    /// Bytes of the ring that it lends for answers; zero if there are none.
-    pub ring_bytes: u64,
-    /// The times of its replica; zeroes from an operator.
-    pub times: GroupTimes,
-    /// The name of this start of its process, among all that it ever had. From an operator, zero.
-    pub life: u64,
-}
-
-/// The times that all replicas of a group have alike.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct GroupTimes {
-    /// How long a replica keeps what a heartbeat promises.
-    pub promise: Nanos,
-    /// How long outcomes are kept for clients that may repeat.
-    pub keep: Nanos,
-}
-
-/// The purpose of a connection between replicas.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-pub enum Purpose {
-    /// Questions and answers of this module. Only rings are lent.
-    Talk = 1,
-    /// The leader of the term WRITEs the replica's memory, or a candidate READs it.
-    Memory = 2,
-    /// Orders of an operator (`operator.rs`) to the replica named.
-    Operate = 3,
-    /// A replica READs how far the streams of the term's leader are.
-    Order = 4,
-    /// A replica that keeps the term's entries on its disk hears how far the streams of the leader are, READs
-    /// where their entries are, and says what it keeps (`disk.rs`).
-    Disk = 5,
-}
 
 /// How much of a stream a replica holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -94,6 +50,8 @@ pub struct ReplicaReport {
     /// The calendar of a leader, in unix milliseconds, as that leader, or this replica as the leader, last
     /// told it; zero if none did.
     pub unix: u64,
+    /// In an election from disks: what is on its disk, which is what its streams are of.
+    pub disk: Option<DiskReport>,
     /// The streams of that term.
     pub streams: Vec<Extent>,
 }
@@ -180,6 +138,15 @@ pub enum Ask {
         term: Term,
         /// How long it has served.
         since: Nanos,
+    },
+    /// A question of an election from disks.
+    Recall {
+        /// The term that the asker may take, or has.
+        term: Term,
+        /// The replicas that the term has, or would have.
+        members: Members,
+        /// What is asked.
+        recall: Recall,
     },
     /// Tell what it has promised, and which replicas it knows; from a replica whose disk holds no promise.
     Forgot {
@@ -297,55 +264,6 @@ impl SyncState {
     }
 }
 
-impl PeerHello {
-    /// Whether these bytes are a peer's hello, and not a client's.
-    pub fn is(bytes: &[u8]) -> bool {
-        bytes.starts_with(&PEER_MARK.to_le_bytes())
-    }
-
-    /// The bytes to send.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut out = Out(Vec::with_capacity(64));
-        out.u32(PEER_MARK);
-        VERSIONS.put(&mut out);
-        out.u64(self.group);
-        out.u32(u32::from(self.replica.0));
-        out.u32(self.purpose as u32);
-        out.u64(self.term.bits());
-        out.u64(self.ring_bytes);
-        out.u64(self.times.promise.0);
-        out.u64(self.times.keep.0);
-        out.u64(self.life);
-        out.0
-    }
-
-    /// Decodes received bytes.
-    pub fn decode(bytes: &[u8]) -> Result<PeerHello, Bad> {
-        let mut fields = Fields(bytes);
-        if fields.u32()? != PEER_MARK {
-            return Err(Bad("not the hello of a replica"));
-        }
-        if VERSIONS.meet(Versions::take(&mut fields)?).is_err() {
-            return Err(Bad("the replicas speak different versions of the protocol"));
-        }
-        let group = fields.u64()?;
-        let replica = replica(fields.u32()?)?;
-        let purpose = match fields.u32()? {
-            1 => Purpose::Talk,
-            2 => Purpose::Memory,
-            3 => Purpose::Operate,
-            4 => Purpose::Order,
-            5 => Purpose::Disk,
-            _ => return Err(Bad("unknown purpose of a connection")),
-        };
-        let (term, ring_bytes) = (take_term(&mut fields)?, fields.u64()?);
-        let times = GroupTimes { promise: Nanos(fields.u64()?), keep: Nanos(fields.u64()?) };
-        let life = fields.u64()?;
-        fields.end()?;
-        Ok(PeerHello { group, replica, term, purpose, ring_bytes, times, life })
-    }
-}
-
 impl Ask {
     /// The term that the question is about.
     pub fn term(&self) -> Term {
@@ -358,6 +276,7 @@ impl Ask {
             | Ask::Sync { term, .. }
             | Ask::Adopt { term, .. }
             | Ask::Stand { term }
+            | Ask::Recall { term, .. }
             | Ask::Installs { term }
             | Ask::Serves { term, .. } => term,
         }
@@ -366,16 +285,18 @@ impl Ask {
     /// The group's replicas, as far as the asker knows, if they matter.
     pub fn members(&self) -> Option<&Members> {
         match self {
-            Ask::PreVote { members, .. } | Ask::Promise { members, .. } | Ask::Sync { members, .. } => {
-                Some(members)
-            }
+            Ask::PreVote { members, .. }
+            | Ask::Promise { members, .. }
+            | Ask::Sync { members, .. }
+            | Ask::Recall { members, .. } => Some(members),
             _ => None,
         }
     }
 
     /// Whether the question has an answer.
     pub fn wants_answer(&self) -> bool {
-        !matches!(self, Ask::Stand { .. } | Ask::Serves { .. } | Ask::Installs { .. })
+        let stand = matches!(self, Ask::Stand { .. } | Ask::Recall { recall: Recall::Stand { .. }, .. });
+        !stand && !matches!(self, Ask::Serves { .. } | Ask::Installs { .. })
     }
 
     /// The bytes to send.
@@ -392,6 +313,7 @@ impl Ask {
             Ask::Members { .. } => 8,
             Ask::Forgot { .. } => 9,
             Ask::Installs { .. } => 10,
+            Ask::Recall { .. } => 11,
         };
         out.kind(kind);
         out.u64(self.term().bits());
@@ -412,6 +334,10 @@ impl Ask {
             }
             Ask::Serves { since, .. } => out.u64(since.0),
             Ask::PreVote { members, .. } | Ask::Promise { members, .. } | Ask::Members { members } => {
+                members.put(&mut out);
+            }
+            Ask::Recall { members, recall, .. } => {
+                recall.put(&mut out);
                 members.put(&mut out);
             }
             Ask::Forgot { life, round } => {
@@ -459,6 +385,10 @@ impl Ask {
             9 if term != Term::ZERO => return Err(Bad("a question of no term that has one")),
             9 => Ask::Forgot { life: fields.u64()?, round: fields.u64()? },
             10 => Ask::Installs { term },
+            11 => {
+                let recall = Recall::take(&mut fields)?;
+                Ask::Recall { term, members: Members::take(&mut fields)?, recall }
+            }
             _ => return Err(Bad("unknown question of a replica")),
         };
         fields.end()?;
@@ -477,8 +407,9 @@ impl Answer {
                 out.u64(u64::from(*yes));
             }
             Answer::Report { term, report } => {
-                out.kind(2);
+                out.kind(if report.disk.is_some() { 10 } else { 2 });
                 out.u64(term.bits());
+                report.disk.iter().for_each(|disk| disk.put(&mut out));
                 out.u64(report.sync.bits());
                 out.u64(report.reclaimed);
                 out.u64(report.unix);
@@ -536,8 +467,9 @@ impl Answer {
         let mut fields = Fields(bytes);
         let answer = match kind(&mut fields)? {
             1 => Answer::PreVote { term: take_term(&mut fields)?, yes: yes(&mut fields)? },
-            2 => {
+            kind @ (2 | 10) => {
                 let term = take_term(&mut fields)?;
+                let disk = (kind == 10).then(|| DiskReport::take(&mut fields)).transpose()?;
                 let sync = take_term(&mut fields)?;
                 let (reclaimed, unix) = (fields.u64()?, fields.u64()?);
                 let count = count(&mut fields, STREAMS_MAX)?;
@@ -549,7 +481,7 @@ impl Answer {
                     }
                     streams.push(extent);
                 }
-                Answer::Report { term, report: ReplicaReport { sync, reclaimed, unix, streams } }
+                Answer::Report { term, report: ReplicaReport { sync, reclaimed, unix, disk, streams } }
             }
             3 => {
                 let count = count(&mut fields, PLACES_MAX)?;

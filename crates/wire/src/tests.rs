@@ -61,10 +61,33 @@ fn asks() -> impl Strategy<Value = Ask> {
             floors
         }),
         terms().prop_map(|term| Ask::Stand { term }),
+        (terms(), members(), recalls()).prop_map(|(term, members, recall)| Ask::Recall {
+            term,
+            members,
+            recall
+        }),
         terms().prop_map(|term| Ask::Installs { term }),
         (terms(), any::<u64>()).prop_map(|(term, since)| Ask::Serves { term, since: Nanos(since) }),
         any::<(u64, u64)>().prop_map(|(life, round)| Ask::Forgot { life, round }),
     ]
+}
+
+fn recalls() -> impl Strategy<Value = Recall> {
+    let stand = any::<bool>().prop_map(|lossy| Recall::Stand { lossy });
+    prop_oneof![Just(Recall::PreVote), Just(Recall::Promise), stand]
+}
+
+fn disk_reports() -> impl Strategy<Value = DiskReport> {
+    (terms(), any::<[u64; 2]>(), any::<[bool; 3]>()).prop_map(
+        |(term, [stable, ceiling], [mixed, ready, has_memory])| DiskReport {
+            term,
+            mixed,
+            stable: Csn(stable),
+            ceiling: Csn(ceiling),
+            ready,
+            has_memory,
+        },
+    )
 }
 
 fn answers() -> impl Strategy<Value = Answer> {
@@ -82,10 +105,12 @@ fn answers() -> impl Strategy<Value = Answer> {
         (terms(), any::<bool>()).prop_map(|(term, yes)| Answer::PreVote { term, yes }),
         (terms(), any::<bool>()).prop_map(|(term, changed)| Answer::Kept { term, changed }),
         members().prop_map(|members| Answer::Members { members }),
-        (terms(), terms(), extents).prop_map(|(term, sync, streams)| Answer::Report {
-            term,
-            report: ReplicaReport { sync, reclaimed: 7, unix: 8, streams }
-        }),
+        (terms(), terms(), proptest::option::of(disk_reports()), extents).prop_map(
+            |(term, sync, disk, streams)| Answer::Report {
+                term,
+                report: ReplicaReport { sync, reclaimed: 7, unix: 8, disk, streams }
+            }
+        ),
         entries.prop_map(|entries| Answer::Places { entries }),
         (terms(), held).prop_map(|(term, held)| Answer::Ready { term, held }),
         terms().prop_map(|term| Answer::Synced { term }),
@@ -113,6 +138,8 @@ fn replies() -> impl Strategy<Value = OperatorReply> {
         (0..stays.len()).prop_map(move |why| OperatorReply::Stays(stays[why])),
         proptest::option::of(replicas()).prop_map(|leader| OperatorReply::Elsewhere { leader }),
         Just(OperatorReply::Unheard),
+        Just(OperatorReply::Recalls),
+        (0..NoRecall::ALL.len()).prop_map(|why| OperatorReply::Rests(NoRecall::ALL[why])),
         (members(), replicas(), proptest::option::of(0..u64::MAX)).prop_map(|(members, leader, gap)| {
             OperatorReply::Changed { members, leader, gap: gap.map(Nanos) }
         }),
@@ -126,6 +153,7 @@ fn orders() -> impl Strategy<Value = Order> {
         (replicas(), "[a-z:/.0-9]{0,40}")
             .prop_map(|(replica, address)| Order::Add { member: MemberAt { replica, address } }),
         replicas().prop_map(|replica| Order::Remove { replica }),
+        Just(Order::Recall),
     ]
 }
 
@@ -363,7 +391,10 @@ fn what_is_out_of_range_is_named() {
     let streams = vec![Extent { floor: 1, len: 2 }];
     assert!(
         answer(
-            Answer::Report { term, report: ReplicaReport { sync: term, reclaimed: 0, unix: 0, streams } },
+            Answer::Report {
+                term,
+                report: ReplicaReport { sync: term, reclaimed: 0, unix: 0, disk: None, streams }
+            },
             48,
             3
         )

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_base::{Csn, Nanos, ReplicaId};
+use longarm_disk::Mark;
 use longarm_fabric::{Channel, Completions, QueuePair};
 use longarm_host::observe::{Observation as Seen, WATCHED, observe};
 use longarm_host::{Pause, Thread, now};
@@ -82,6 +83,9 @@ struct Sent {
     number: u64,
     stable: Csn,
     written: Vec<u64>,
+    /// When it was taken, and the versions that it allows.
+    at: Nanos,
+    ceiling: Csn,
     freed: Vec<u32>,
     /// Of how many freed segments the follower was told by then; zero if that is not all that it was told of.
     told: u64,
@@ -98,6 +102,8 @@ struct Link<Q> {
     number: u64,
     /// What the last mark said.
     last: (Csn, Vec<u64>),
+    /// The versions that its note allows.
+    ceiling: Csn,
     /// When a mark was last sent, and when the disk last said something new.
     marked: Nanos,
     heard: Nanos,
@@ -144,6 +150,8 @@ impl<Q: QueuePair> Desk<Q> {
         for requests in self.door.new.take() {
             let replica = requests.replica;
             self.links.retain(|link| link.requests.replica != replica);
+            // What it said over the connection before was of a file that may be given another start set.
+            self.gate.uncover(replica);
             let followers = self.leader.followers.lock();
             let found = followers.iter().find(|it| it.replica == replica && it.disk.is_some()).cloned();
             drop(followers);
@@ -151,8 +159,8 @@ impl<Q: QueuePair> Desk<Q> {
             let Some(follower) = found else { continue };
             follower.disk.iter().for_each(|disk| disk.ask_again());
             let (sent, said, last) = (VecDeque::new(), DiskReply::default(), (Csn::NONE, Vec::new()));
-            let (marked, heard) = (Nanos(0), now());
-            self.links.push(Link { requests, follower, sent, said, number: 0, last, marked, heard });
+            let (ceiling, marked, heard) = (Csn::NONE, Nanos(0), now());
+            self.links.push(Link { requests, follower, sent, said, number: 0, last, ceiling, marked, heard });
         }
     }
 
@@ -179,10 +187,16 @@ impl<Q: QueuePair> Desk<Q> {
             link.heard = now();
             let more = reply.kept > link.said.kept;
             link.said = reply;
-            link.sent.iter().take_while(|it| it.number <= reply.kept).for_each(|it| disk.keep(&it.written));
+            if let Some(it) = link.sent.iter().take_while(|it| it.number <= reply.kept).last() {
+                disk.keep(&it.written);
+                self.gate.took(link.follower.replica, &it.written);
+            }
             while link.sent.front().is_some_and(|mark| mark.number <= reply.noted.min(reply.kept)) {
-                let Sent { stable, written, freed, told, .. } = link.sent.pop_front().expect("there is one");
+                let mark = link.sent.pop_front().expect("there is one");
+                let Sent { stable, written, at, ceiling, freed, told, .. } = mark;
                 disk.note(written, stable);
+                link.ceiling = ceiling;
+                self.gate.cover(link.follower.replica, at, ceiling);
                 if freed.is_empty() {
                     continue;
                 }
@@ -221,17 +235,25 @@ impl<Q: QueuePair> Desk<Q> {
         let link = &mut self.links[at];
         let disk = link.follower.disk.as_ref().expect("links are of followers with disks");
         let waits = !self.leader.releases.lock().is_done(link.follower.replica);
-        let since = now().since(link.marked);
-        let due = match self.gate.durability() {
-            Durability::Sync => true,
-            Durability::Async { window } => since.0 >= (window / 4).as_nanos() as u64,
-        };
-        if link.owes() || !due {
+        if link.owes() {
             return true;
         }
+        let since = now().since(link.marked);
         let mark = moment(core, 0);
+        let due = match self.gate.durability() {
+            Durability::Sync => true,
+            Durability::Async { window } => {
+                since.0 >= (window / 4).as_nanos() as u64 || DiskGate::is_far(&mark.written, &link.last.1)
+            }
+        };
+        if !due {
+            return true;
+        }
         let is_new = (mark.stable, &mark.written) != (link.last.0, &link.last.1);
         self.told.clone_from(&mark.written);
+        if !is_new && link.number > 0 && link.said.noted == link.number {
+            self.gate.cover(link.follower.replica, mark.at, link.ceiling);
+        }
         let freeing = disk.take_freeing(FREED_MAX);
         let unnoted = waits && link.said.noted < link.number && since >= EVERY;
         if link.number > 0 && !is_new && freeing.segments.is_empty() && !unnoted {
@@ -253,13 +275,15 @@ impl<Q: QueuePair> Desk<Q> {
         (link.marked, link.heard) = (now(), now());
         link.last = (mark.stable, mark.written.clone());
         link.requests.say(&message.encode());
-        link.sent.push_back(Sent { number, stable: mark.stable, written: mark.written, freed, told });
+        let Mark { at, stable, ceiling, written, .. } = mark;
+        link.sent.push_back(Sent { number, stable, written, at, ceiling, freed, told });
         true
     }
 
     fn lose(&mut self, at: usize) {
         let link = self.links.swap_remove(at);
         link.follower.disk.iter().for_each(|disk| disk.ask_again());
+        self.gate.uncover(link.follower.replica);
     }
 
     /// A follower that counts and has no disk here for long is not waited for.
@@ -271,20 +295,16 @@ impl<Q: QueuePair> Desk<Q> {
         let gone: Vec<_> = followers.iter().filter(counts).filter(|follower| !is_here(follower)).collect();
         self.absent.retain(|replica, _| gone.iter().any(|follower| follower.replica == *replica));
         for follower in gone {
-            let Some(disk) = follower.disk.as_ref().filter(|disk| !disk.has_failed()) else { continue };
+            if follower.disk.as_ref().is_none_or(|disk| disk.has_failed()) {
+                continue;
+            }
             let since = *self.absent.entry(follower.replica).or_insert_with(now);
             if now().since(since) < PATIENCE {
                 continue;
             }
             let replica = follower.replica;
             self.leader.core.log(&format!("replica {replica} keeps nothing on a disk: it is not waited for"));
-            match self.gate.durability() {
-                Durability::Sync => follower.let_go(),
-                Durability::Async { .. } => {
-                    let freeing = disk.fail();
-                    self.leader.releases.lock().let_go(replica, &freeing);
-                }
-            }
+            follower.let_go();
         }
     }
 

@@ -4,8 +4,8 @@
 //! (1) The leader tells it in marks how far the streams are, and which segments it is to free. It READs from
 //!     the leader's words where the entries are, and writes what has landed here; nothing that has not.
 //! (2) First it gives the file the start set of the term (`settle.rs`). The note of the term follows the
-//!     first mark that the file covers. In `sync` mode the replica says that it is in sync only then: from
-//!     that moment the leader counts what the disk has.
+//!     first mark that the file covers. The replica says that it is in sync only then: from that moment the
+//!     leader counts, in `sync` mode, what the disk has, and in `async` mode what the memory has.
 //! (3) It replies which mark is in the file, and which mark a note covers: the first lets writes be
 //!     acknowledged, the second lets segments be used again (D5).
 //! (4) When the replica promises another term, or is made ready for a leader, it stops. What it has copied by
@@ -31,6 +31,7 @@ use longarm_wire::{DiskMark, DiskReply};
 
 use crate::OWN_HEADER;
 use crate::checked_arena::CheckedArena;
+use crate::durable::options::Durability;
 use crate::durable::settle::{KeptDisk, Unsettled};
 use crate::durable::slot::DiskSlot;
 use crate::log::Log;
@@ -38,8 +39,11 @@ use crate::options::StartError;
 use crate::peer_channel::{LANDING, PeerChannel, PeerError};
 use crate::threads::spawn;
 
-/// The time between two notes: they bound what a restart looks at, and when segments are free.
+/// The longest time between two notes: they bound what a restart looks at, when segments are free, and in
+/// `async` mode until when writes are taken.
 const NOTE_EVERY: Nanos = Nanos::from_millis(20);
+/// Notes in a window.
+const NOTES: u32 = 4;
 /// The longest sleep.
 const IDLE: Duration = Duration::from_millis(100);
 /// How long it waits for what is on its way before it looks again.
@@ -53,14 +57,22 @@ const RETRY_MAX: Duration = Duration::from_millis(200);
 const TELL: Nanos = Nanos::from_millis(5_000);
 const TELL_AGAIN: Nanos = Nanos::from_millis(60_000);
 
+/// The time between two notes.
+fn note_every(durability: Durability) -> Nanos {
+    match durability {
+        Durability::Async { window } => NOTE_EVERY.min(Nanos((window / NOTES).as_nanos() as u64)),
+        Durability::Sync => NOTE_EVERY,
+    }
+}
+
 /// Makes a connection to the leader's desk.
 pub(crate) type DeskConnector<Q> = Box<dyn FnMut() -> Result<PeerChannel<Q>, SetupError> + Send>;
 
 /// What the scribe of a follower is made of.
 pub(crate) struct FollowSeed<Q> {
     pub term: Term,
-    /// Nothing counts before it is in the file.
-    pub sync: bool,
+    /// What an acknowledged write outlives.
+    pub durability: Durability,
     pub arena: CheckedArena<Mapped>,
     pub page: Mapped,
     pub slot: Arc<DiskSlot>,
@@ -173,9 +185,8 @@ impl<Q: QueuePair> FollowScribe<Q> {
             if waits && now() >= tell_at {
                 tell_at = now() + TELL_AGAIN;
                 self.seed.log.say(&format!(
-                    "its disk has not followed the leader of term {} so far, and in `sync` mode this replica \
-                     counts only once it does: {}. The cluster's file must name the same `durability` on \
-                     all nodes",
+                    "its disk has not followed the leader of term {} so far, and this replica counts only \
+                     once it does: {}. The cluster's file must name the same `durability` on all nodes",
                     self.seed.term, self.refused
                 ));
             }
@@ -226,11 +237,13 @@ impl<Q: QueuePair> FollowScribe<Q> {
             return Err(trouble);
         }
         let KeptDisk { disk, note, .. } = kept;
-        let scribe = Scribe::go_on(disk, self.seed.term, self.seed.sync, floors.clone());
+        let sync = self.seed.durability == Durability::Sync;
+        let scribe = Scribe::go_on(disk, self.seed.term, sync, floors.clone());
         let mut writing = Writing {
             term: self.seed.term,
             arena: &self.seed.arena,
             stopped: &|| self.is_stopped(),
+            note_every: note_every(self.seed.durability),
             desk,
             scribe,
             uses: vec![None; segments],
@@ -298,6 +311,8 @@ struct Writing<'a, Q> {
     term: Term,
     arena: &'a CheckedArena<Mapped>,
     stopped: &'a dyn Fn() -> bool,
+    /// The time between two notes.
+    note_every: Nanos,
     desk: PeerChannel<Q>,
     scribe: Scribe<Box<dyn Medium>>,
     /// By segment: the use whose line was named.
@@ -341,7 +356,7 @@ impl<Q: QueuePair> Writing<'_, Q> {
         let marks = self.desk.take(DiskMark::decode)?;
         marks.into_iter().for_each(|mark| self.hear(mark));
         self.take()?;
-        let due = now().since(self.noted) >= NOTE_EVERY || self.mark.hurry || !self.is_noted();
+        let due = now().since(self.noted) >= self.note_every || self.mark.hurry || !self.is_noted();
         if self.scribe.has_named() || (due && !self.scribe.is_settled()) {
             let (memory, stopped) = (&self.arena.memory, self.stopped);
             let copied = |at, into: &mut [u8]| {
@@ -439,7 +454,7 @@ impl<Q: QueuePair> Writing<'_, Q> {
             return sleep(LANDING_SOON);
         }
         let due = !self.scribe.is_settled();
-        let limit = if due { Duration::from_nanos(NOTE_EVERY.0) } else { IDLE };
+        let limit = if due { Duration::from_nanos(self.note_every.0) } else { IDLE };
         if self.desk.may_sleep() {
             channel.wait(limit);
         }

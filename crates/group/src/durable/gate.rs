@@ -3,21 +3,25 @@
 //!
 //! (1) In `sync` mode a position counts as this replica's own once it is in the file
 //!     ([`DiskGate::own`]): nothing is applied, shown or acknowledged before (D1).
-//! (2) In `async` mode a write is taken only while the time since the newest note's moment is within the
-//!     window (D2). The scribe moves that time on; if the disk stands still, writes stop by themselves.
-//! (3) No version is drawn beyond the ceiling that a note has (D3).
-//! (4) The places of the last positions alone can be found. So a stream waits while the scribe is far behind.
+//! (2) In `async` mode a write is taken only while the time since the newest moment that notes of a majority
+//!     cover is within the window (D2). The disks move that time on; if they stand still, writes stop by
+//!     themselves (`coverage.rs`).
+//! (3) No version is drawn beyond the ceiling that these notes have (D3).
+//! (4) The places of the last positions alone can be found. So a stream waits while the scribe, or in
+//!     `async` mode a majority of the disks, is far behind.
 //! (5) After an error of the disk no write is taken any more (D7).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
-use longarm_base::{Csn, Mutant, Nanos};
+use longarm_base::{Csn, Mutant, Nanos, ReplicaId};
 use longarm_engine::stream::UNAPPLIED_MAX;
 use longarm_fabric::Channel;
 use longarm_host::{Mutex, Pause};
+use longarm_replica::Group;
 use longarm_store::progress::layout::DIRECTORY;
 
+use super::coverage::Coverage;
 use super::options::Durability;
 use crate::stats::DiskStats;
 
@@ -121,6 +125,10 @@ pub struct DiskGate {
     pub(crate) news: Arc<Pause>,
     /// The desk, and where it sleeps, if the group has other replicas.
     desk: Option<(Watcher, Channel)>,
+    /// How far the disks are that let writes be taken.
+    coverage: Mutex<Coverage>,
+    /// By stream: positions below do not hold up the stream.
+    taken: Vec<AtomicU64>,
     /// Writes are taken until then.
     open_until: AtomicU64,
     ceiling: AtomicU64,
@@ -129,23 +137,27 @@ pub struct DiskGate {
 }
 
 impl DiskGate {
-    /// The gate of a term with so many streams, whose versions may be drawn up to the ceiling that is noted.
-    /// If the group has other replicas, their disks report at a desk that sleeps on the channel.
+    /// The gate of a term of this group with so many streams. Nothing is taken before the disks say what they
+    /// have. If the group has other replicas, their disks report at a desk that sleeps on the channel.
     pub(crate) fn new(
         durability: Durability,
+        group: Group,
         streams: usize,
-        ceiling: Csn,
         desk: Option<Channel>,
     ) -> DiskGate {
         let eager = durability == Durability::Sync;
+        // What is acknowledged in `sync` mode is on disks, so the leader's own sets the limits.
+        let by_majority = !eager && !Mutant::NotedAlone.is_on();
         DiskGate {
             durability,
             floors: (0..streams).map(|_| AtomicU64::new(0)).collect(),
             scribe: Watcher::new(eager, streams),
             news: Arc::default(),
             desk: desk.map(|channel| (Watcher::new(eager, streams), channel)),
+            coverage: Mutex::new(Coverage::new(group, by_majority, streams)),
+            taken: (0..streams).map(|_| AtomicU64::new(0)).collect(),
             open_until: AtomicU64::new(0),
-            ceiling: AtomicU64::new(ceiling.0),
+            ceiling: AtomicU64::new(0),
             failed: AtomicBool::new(false),
             figures: Mutex::default(),
         }
@@ -160,8 +172,10 @@ impl DiskGate {
     /// drawn.
     #[inline]
     pub fn takes_writes(&self, stream: usize, written: u64, csn: Csn, now: Nanos) -> bool {
-        let taken = self.scribe.seen(stream);
         // Relaxed: a limit that moves by itself; a thread that sees an older one waits a little longer.
+        let taken = self.taken[stream].load(Ordering::Relaxed);
+        // Relaxed: as above; a limit that moves by itself; a thread that sees an older one waits a little
+        // longer.
         let ceiling = self.ceiling.load(Ordering::Relaxed);
         // Relaxed: as above.
         let open =
@@ -221,9 +235,26 @@ impl DiskGate {
         self.scribe.awake();
     }
 
-    /// The scribe has found all positions of a stream below.
-    pub(crate) fn set_taken(&self, stream: usize, below: u64) {
-        self.scribe.set_seen(stream, below);
+    /// The scribe has found all positions of the streams below.
+    pub(crate) fn set_taken(&self, me: ReplicaId, below: &[u64]) {
+        below.iter().enumerate().for_each(|(stream, below)| self.scribe.set_seen(stream, *below));
+        self.took(me, below);
+    }
+
+    /// The disk of a replica has all positions of the streams below, or knows where they are.
+    pub(crate) fn took(&self, replica: ReplicaId, below: &[u64]) {
+        let coverage = &mut *self.coverage.lock();
+        coverage.took(replica, below);
+        for (stream, cell) in self.taken.iter().enumerate() {
+            // Relaxed: a limit that moves by itself.
+            cell.store(coverage.taken(stream), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the streams have written so much more than a disk was told that it ought to be told at once.
+    pub(crate) fn is_far(written: &[u64], told: &[u64]) -> bool {
+        let told = told.iter().copied().chain(std::iter::repeat(0));
+        written.iter().zip(told).any(|(written, told)| written.saturating_sub(told) >= HURRY)
     }
 
     /// Where the desk sleeps, if there is one.
@@ -252,12 +283,29 @@ impl DiskGate {
         }
     }
 
-    /// A note is in the file that allows versions up to `ceiling`; writes may be taken until `open_until`.
-    pub(crate) fn open(&self, open_until: Nanos, ceiling: Csn) {
+    /// A note is in the file of a replica that covers all that was written by then, and allows versions up to
+    /// `ceiling`.
+    pub(crate) fn cover(&self, replica: ReplicaId, at: Nanos, ceiling: Csn) {
+        self.change_coverage(|coverage| coverage.cover(replica, at, ceiling));
+    }
+
+    /// What the file of a replica said before does not count any more.
+    pub(crate) fn uncover(&self, replica: ReplicaId) {
+        self.change_coverage(|coverage| coverage.uncover(replica));
+    }
+
+    fn change_coverage(&self, change: impl FnOnce(&mut Coverage)) {
+        let coverage = &mut *self.coverage.lock();
+        change(coverage);
+        let window = match self.durability {
+            Durability::Async { window } => window.as_nanos() as u64,
+            Durability::Sync => 0,
+        };
+        let until = coverage.at().map_or(0, |at| at.0.saturating_add(window));
         // Relaxed: limits that publish nothing.
-        self.open_until.store(open_until.0, Ordering::Relaxed);
+        self.open_until.store(until, Ordering::Relaxed);
         // Relaxed: as above.
-        self.ceiling.store(ceiling.0, Ordering::Relaxed);
+        self.ceiling.store(coverage.ceiling().0, Ordering::Relaxed);
     }
 
     /// The disk failed: nothing is taken or acknowledged any more.
@@ -311,16 +359,25 @@ mod tests {
 
     const WINDOW: Durability = Durability::Async { window: Duration::from_millis(100) };
 
+    const ME: ReplicaId = ReplicaId(0);
+
+    fn gate(durability: Durability, replicas: u8, streams: usize) -> DiskGate {
+        let replicas: Vec<_> = (0..replicas).map(ReplicaId).collect();
+        DiskGate::new(durability, Group::new(ME, &replicas).expect("a group"), streams, None)
+    }
+
     #[test]
     fn writes_are_taken_within_the_window_and_below_the_ceiling_and_while_the_scribe_keeps_up() {
-        let gate = DiskGate::new(WINDOW, 2, Csn(1 << 20), None);
+        let gate = gate(WINDOW, 1, 2);
         let takes = |written, csn, now| gate.takes_writes(1, written, Csn(csn), Nanos(now));
         assert!(!takes(0, 0, 1), "nothing is noted yet");
-        gate.open(Nanos(50), Csn(1 << 20));
-        assert!(takes(0, 0, 50) && !takes(0, 0, 51));
-        assert!(takes(0, (1 << 20) - DRAWN_AT_ONCE, 50) && !takes(0, (1 << 20) - DRAWN_AT_ONCE + 1, 50));
+        gate.cover(ME, Nanos(50), Csn(1 << 20));
+        let until = 50 + 100_000_000;
+        assert!(takes(0, 0, until) && !takes(0, 0, until + 1));
+        let most = (1 << 20) - DRAWN_AT_ONCE;
+        assert!(takes(0, most, 50) && !takes(0, most + 1, 50));
         assert!(takes(BEHIND_MAX - 1, 0, 50) && !takes(BEHIND_MAX, 0, 50));
-        gate.set_taken(1, 1);
+        gate.set_taken(ME, &[0, 1]);
         assert!(takes(BEHIND_MAX, 0, 50));
         gate.fail("it burns".into());
         assert!(!takes(0, 0, 50) && gate.has_failed());
@@ -328,9 +385,28 @@ mod tests {
     }
 
     #[test]
+    fn in_async_mode_a_majority_of_the_disks_sets_the_limits() {
+        let (loose, sync) = (gate(WINDOW, 3, 1), gate(Durability::Sync, 3, 1));
+        let takes = |gate: &DiskGate, written, now| gate.takes_writes(0, written, Csn(1), Nanos(now));
+        for gate in [&loose, &sync] {
+            gate.cover(ME, Nanos(200_000_000), Csn(1 << 20));
+        }
+        assert!(!takes(&loose, 0, 1), "its own alone");
+        assert!(takes(&sync, 0, 900_000_000), "what is acknowledged is on disks");
+        loose.cover(ReplicaId(2), Nanos(50), Csn(1 << 19));
+        assert!(takes(&loose, 0, 100_000_050) && !takes(&loose, 0, 100_000_051));
+        assert!(!loose.takes_writes(0, 0, Csn((1 << 19) - DRAWN_AT_ONCE + 1), Nanos(50)));
+        loose.set_taken(ME, &[BEHIND_MAX]);
+        assert!(!takes(&loose, BEHIND_MAX, 50), "the other disk could not find where they are");
+        loose.took(ReplicaId(1), &[1]);
+        assert!(takes(&loose, BEHIND_MAX, 50));
+        loose.uncover(ReplicaId(2));
+        assert!(!takes(&loose, 0, 50));
+    }
+
+    #[test]
     fn a_position_is_this_replicas_own_when_its_mode_says_so() {
-        let gate = |durability| DiskGate::new(durability, 1, Csn(9), None);
-        let (sync, loose) = (gate(Durability::Sync), gate(WINDOW));
+        let (sync, loose) = (gate(Durability::Sync, 1, 1), gate(WINDOW, 1, 1));
         assert_eq!((sync.own(0, 5), loose.own(0, 5)), (0, 5));
         sync.set_floors(&[3]);
         assert_eq!((sync.own(0, 5), sync.own(0, 2)), (3, 2));
@@ -338,13 +414,13 @@ mod tests {
 
     #[test]
     fn a_scribe_sleeps_only_when_nothing_waits_and_is_woken_once() {
-        let gate = DiskGate::new(Durability::Sync, 1, Csn(9), None);
-        assert!(!gate.may_sleep(|_| 1), "something is written already");
-        assert!(gate.may_sleep(|_| 0));
-        gate.wrote(0, 1);
-        assert!(gate.news.sleep_unless_poked(Duration::from_secs(60)), "it is woken");
-        gate.set_taken(0, 1);
-        let loose = DiskGate::new(WINDOW, 1, Csn(9), None);
+        let eager = gate(Durability::Sync, 1, 1);
+        assert!(!eager.may_sleep(|_| 1), "something is written already");
+        assert!(eager.may_sleep(|_| 0));
+        eager.wrote(0, 1);
+        assert!(eager.news.sleep_unless_poked(Duration::from_secs(60)), "it is woken");
+        eager.set_taken(ME, &[1]);
+        let loose = gate(WINDOW, 1, 1);
         assert!(loose.may_sleep(|_| HURRY - 1));
         loose.wrote(0, HURRY - 1);
         assert!(!loose.news.sleep_unless_poked(Duration::from_millis(1)), "it has time");
@@ -354,7 +430,7 @@ mod tests {
 
     #[test]
     fn figures_are_of_the_last_syncs() {
-        let gate = DiskGate::new(WINDOW, 1, Csn(9), None);
+        let gate = gate(WINDOW, 1, 1);
         assert_eq!(gate.stats().sync_us_p99, 0);
         for us in 0..2000 {
             gate.count(10, Nanos(us * 1000));

@@ -18,7 +18,8 @@ use crate::options::{GroupOptions, StartError};
 pub(crate) struct Kept {
     /// The disk, if it has one.
     pub disk: Option<KeptDisk>,
-    /// The term whose start set and streams are in the memory now.
+    /// The term whose start set and streams are in the memory now; none if that does not count, since more
+    /// was acknowledged.
     pub sync: Option<Term>,
     /// Parts of another start set may be there, too.
     pub mixed: bool,
@@ -28,13 +29,15 @@ pub(crate) struct Kept {
 
 /// Lays out the arena in fresh memory; with what is on the replica's disk, if it has one.
 ///
-/// What a replica alone finds is all that there is. In a group what was acknowledged from memory, and is not
-/// on this disk, may be with the others: then this replica has lost its memory, and does not vote. Nor does
-/// one with a fresh disk, unless it has `founded` the group: the disk before that one may have had anything.
+/// What a replica `alone` finds is all that there is. In a group what was acknowledged from memory, and is
+/// not on this disk, may be with the others: then this replica has lost its memory, and does not vote (D6).
+/// Nor does one with a fresh disk, unless it has `founded` the group: the disk before that one may have had
+/// anything.
 pub(crate) fn arena(
     memory: &Mapped,
     page: &Mapped,
     options: &GroupOptions,
+    alone: bool,
     founded: bool,
     log: &Log,
 ) -> Result<(CheckedArena<Mapped>, Kept), StartError> {
@@ -44,10 +47,14 @@ pub(crate) fn arena(
     let Loaded { disk, note, floors } = load(&arena, durable, options.id, log)?;
     let said = note.clone().unwrap_or_default();
     let fresh = said.term == Term::ZERO && !Mutant::FoundByDisk.is_on();
-    let counts = options.is_alone() || durable.durability == Durability::Sync && (founded || !fresh);
+    let counts = match durable.durability {
+        _ if alone => true,
+        Durability::Async { .. } => founded && fresh || Mutant::VoteCold.is_on(),
+        Durability::Sync => founded || !fresh,
+    };
     tell_page(page, &said);
     let ceiling = if Mutant::ResetCeiling.is_on() { Csn::NONE } else { said.ceiling };
-    let (term, mixed, same) = (said.term, said.mixed, options.is_alone());
+    let (term, mixed, same) = (said.term, said.mixed, alone);
     let disk = KeptDisk { disk, note, term, floors, same, lacks_all: mixed };
     Ok((arena, Kept { disk: Some(disk), sync: counts.then_some(term), mixed, ceiling }))
 }

@@ -11,8 +11,10 @@
 //! - [`new_directory`]: a directory that is made of a backup. [`look`]: a directory that is looked at, and
 //!   not changed.
 //! - [`gate`]: what these threads and those of the term share: how much is on disk, and until when more may
-//!   be written.
+//!   be written; by [`coverage`], how far the disks of the group are. [`trim`]: a memory goes back to what
+//!   its disk has.
 
+mod coverage;
 pub(crate) mod desk;
 pub(crate) mod directory;
 mod feed;
@@ -30,3 +32,4 @@ pub(crate) mod settle;
 pub(crate) mod slot;
 #[cfg(test)]
 mod tests;
+pub(crate) mod trim;

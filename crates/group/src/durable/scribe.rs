@@ -16,6 +16,7 @@ use longarm_disk::{DiskError, Mark, Medium, Scribe};
 use longarm_fabric::Channel;
 use longarm_host::{AdaptiveSpin, Mutex, Thread, now};
 use longarm_memory::{Mapped, Words};
+use longarm_replica::Group;
 use longarm_store::segment::{freed_line, run_length};
 
 use crate::checked_arena::CheckedArena;
@@ -56,6 +57,7 @@ pub(crate) fn begin(
     durability: Durability,
     term: Term,
     core: &Core,
+    group: Group,
     desk: Option<Channel>,
 ) -> Result<Begun, DiskError> {
     let first = moment(core, 0);
@@ -65,11 +67,10 @@ pub(crate) fn begin(
         Err(Unsettled::Failed(error)) => return Err(error),
         Err(Unsettled::Stopped) => unreachable!("nobody stops it"),
     }
-    let gate = Arc::new(DiskGate::new(durability, streams, ceiling, desk));
+    let gate = Arc::new(DiskGate::new(durability, group, streams, desk));
     let scribe = Scribe::begin(kept.disk, term, durability == Durability::Sync, first)?;
-    if let Durability::Async { window } = durability {
-        gate.open(now() + nanos(window), ceiling);
-    }
+    // Nothing of the term is written yet.
+    gate.cover(group.me(), now(), ceiling);
     Ok(Begun { scribe, gate })
 }
 
@@ -91,10 +92,6 @@ pub(super) fn moment(core: &Core, reclaimed: u64) -> Mark {
         reclaimed,
         written: core.engine.progress().iter().map(|stream| stream.written()).collect(),
     }
-}
-
-fn nanos(time: Duration) -> Nanos {
-    Nanos(time.as_nanos() as u64)
 }
 
 /// The thread of a term's scribe.
@@ -194,7 +191,7 @@ impl<Q> Writing<Q> {
         if !self.scribe.is_settled() && (self.scribe.has_named() || with_note) {
             self.batch(with_note)?;
         }
-        self.open(looked);
+        self.cover(looked);
         if !freeing.is_empty() {
             // The freed lines are in the file now.
             self.reclaimed = told;
@@ -223,8 +220,8 @@ impl<Q> Writing<Q> {
         }
         for (stream, &written) in self.seen.written.iter().enumerate() {
             self.feed.take(stream, written, &mut self.scribe);
-            self.gate.set_taken(stream, self.feed.taken()[stream]);
         }
+        self.gate.set_taken(self.me, self.feed.taken());
         looked
     }
 
@@ -244,16 +241,12 @@ impl<Q> Writing<Q> {
         Ok(())
     }
 
-    /// Lets writes be taken for a window from the moment on that the note covers.
-    fn open(&self, looked: Nanos) {
+    /// Says which moment the note covers.
+    fn cover(&self, looked: Nanos) {
         let noted = self.scribe.noted();
         // All that was written before the look is noted.
         let covered = if self.scribe.is_settled() { looked } else { noted.at };
-        if let Durability::Async { window } = self.gate.durability() {
-            self.gate.open(covered + nanos(window), noted.note.ceiling);
-        } else {
-            self.gate.open(Nanos(u64::MAX), noted.note.ceiling);
-        }
+        self.gate.cover(self.me, covered, noted.note.ceiling);
     }
 
     /// Names the lines of segments that the disk may let go of. Which ones, and of how many it was told then.

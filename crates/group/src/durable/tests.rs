@@ -219,12 +219,49 @@ fn a_disk_that_holds_nothing_counts_for_a_founder_only() {
     let options = GroupOptions { id: 1, members: of_three, durable, ..alone };
     let sync = |options: &GroupOptions, founded| {
         let (arena, page) = (memory(LIMIT), memory(1 << 20));
-        super::kept::arena(&arena, &page, options, founded, &Log::silent()).map(|(_, kept)| kept.sync)
+        super::kept::arena(&arena, &page, options, options.members.len() == 1, founded, &Log::silent())
+            .map(|(_, kept)| kept.sync)
     };
     assert_eq!(sync(&options, false).expect("loaded"), None);
     assert_eq!(sync(&options, true).expect("loaded"), Some(Term::ZERO));
     let alone = GroupOptions { members: vec![member(0)], ..options };
     assert_eq!(sync(&alone, false).expect("loaded"), Some(Term::ZERO), "nobody else had anything");
+}
+
+/// A replica that still has its memory is to lead from its disk: then its memory is what a start would find.
+#[test]
+fn a_memory_goes_back_to_what_its_disk_has() {
+    let mut leader = Leader::new(false);
+    for key in [b"a", b"b"] {
+        leader.put(key, 100);
+        leader.batch();
+    }
+    leader.batch();
+    leader.put(b"c", 100);
+    leader.put(b"d", 9_000);
+    // They are in the file, too, and no note says so.
+    leader
+        .scribe
+        .batch(false, |at, into| {
+            leader.arena.copy_out(at, into);
+            true
+        })
+        .expect("written");
+    let note = leader.scribe.noted().note.clone();
+    assert_eq!(note.floors, [2, 0]);
+    let arena = CheckedArena { memory: leader.arena.clone(), sums: sums() };
+    assert_eq!(keys(&arena).len(), 4);
+    let (disk, _) = ArenaDisk::open(leader.medium.clone(), leader.shape).expect("opened");
+    let (term, floors) = (note.term, note.floors.clone());
+    let mut kept =
+        KeptDisk { disk: disk.boxed(), note: Some(note), term, floors, same: false, lacks_all: false };
+    assert_eq!(kept.trim(&arena).expect("written"), 2);
+    assert_eq!(keys(&arena), [b"a", b"b"]);
+    assert_eq!(kept.trim(&arena).expect("written"), 0);
+    // A later start, whose note covers these positions, does not find them either.
+    kept.settle(&arena, NEXT, vec![0; 2], &|| false).expect("settled");
+    next_note(kept.disk);
+    assert_eq!(leader.keys(), [b"a", b"b"]);
 }
 
 const NEXT: Term = Term::new(4, ReplicaId(0));

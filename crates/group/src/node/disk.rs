@@ -26,7 +26,8 @@ impl<T: Transport> Node<T> {
         };
         disk.slot.tell(&mut kept).map_err(failed)?;
         let desk = others.then(Channel::new).transpose().map_err(|error| error.to_string())?;
-        let begun = scribe::begin(kept, durable.durability, term, core, desk).map_err(failed)?;
+        let group = self.group();
+        let begun = scribe::begin(kept, durable.durability, term, core, group, desk).map_err(failed)?;
         disk.slot.set_settled(term);
         Ok(Some(begun))
     }
@@ -41,9 +42,10 @@ impl<T: Transport> Node<T> {
     /// A leader is about to write the memory.
     pub(super) fn prepare_disk(&mut self, kept: KeptMemory) {
         self.rest_disk();
-        if let Some(disk) = &self.disk
+        if let Some(disk) = &mut self.disk
             && matches!(kept, KeptMemory::Other | KeptMemory::Nothing)
         {
+            disk.is_loaded = false;
             disk.slot.overwrite();
         }
     }
@@ -67,7 +69,7 @@ impl<T: Transport> Node<T> {
         disk.follows = None;
         let seed = FollowSeed {
             term,
-            sync: disk.sync,
+            durability: disk.durability,
             arena: self.arena.clone(),
             page: self.page.memory().clone(),
             slot: disk.slot.clone(),
@@ -87,10 +89,10 @@ impl<T: Transport> Node<T> {
         began && !Mutant::ClaimAcked.is_on()
     }
 
-    /// Says that this replica is in sync; where only what is on disk counts, once its disk is.
+    /// Says that this replica is in sync, once its disk is, if it has one. What a leader serves is then on
+    /// the disks of a majority, up to the writes of its term: no older disk is taken for the newest (D1, D6).
     pub(super) fn say_synced(&mut self, leader: ReplicaId, term: Term) {
         if let Some(disk) = &mut self.disk
-            && disk.sync
             && !Mutant::SyncedInMemory.is_on()
         {
             disk.waits = Some((leader, term));

@@ -13,8 +13,10 @@ use crate::options::GroupOptions;
 /// The disk of a replica.
 pub(super) struct DiskHandle {
     pub slot: Arc<DiskSlot>,
-    /// Nothing counts before it is in the file.
-    pub sync: bool,
+    /// What an acknowledged write outlives.
+    pub durability: Durability,
+    /// The memory is what the file has, and no leader has written to it since the replica started.
+    pub is_loaded: bool,
     /// The scribe of the term that is followed, or was.
     pub follows: Option<FollowHandle>,
     /// Who is to hear that this replica is in sync, once its disk is.
@@ -26,8 +28,8 @@ pub(super) struct DiskHandle {
 impl DiskHandle {
     /// The disk of a replica that starts with this file, if it has one; `began` is the term that it read.
     pub fn of(options: &GroupOptions, kept: Option<KeptDisk>, began: Option<Term>) -> Option<DiskHandle> {
-        let sync = options.durable.as_ref()?.durability == Durability::Sync;
+        let durability = options.durable.as_ref()?.durability;
         let slot = Arc::new(DiskSlot::new(kept));
-        Some(DiskHandle { slot, sync, follows: None, waits: None, began })
+        Some(DiskHandle { slot, durability, is_loaded: true, follows: None, waits: None, began })
     }
 }

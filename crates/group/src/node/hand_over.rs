@@ -52,12 +52,18 @@ impl<T: Transport> Node<T> {
     }
 
     fn obey(&mut self, mut asker: PeerRequests<T::Qp>, order: Order) {
+        if order == Order::Recall {
+            let reply = self.recall();
+            asker.say(&reply.encode());
+            return self.operators.push(asker);
+        }
         let nowhere = matches!(&order, Order::Add { member } if member.address.parse::<Address>().is_err());
         if self.machine.kind() == RoleKind::Leader && self.transfer.is_none() && !nowhere {
             let event = match order {
                 Order::MoveLeader { to } => Event::HandOver(to),
                 Order::Add { member } => Event::ChangeMembers(ChangeRequest::Add(member)),
                 Order::Remove { replica } => Event::ChangeMembers(ChangeRequest::Remove(replica)),
+                Order::Recall => Event::Recall,
             };
             return self.begin(Some(asker), event);
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longarm_base::{Mutant, Nanos, Term, UnixMillis};
+use longarm_base::{Csn, Mutant, Nanos, Term, UnixMillis};
 use longarm_engine::recover::Standby;
 use longarm_engine::session::{ToldAges, VersionAge};
 use longarm_fabric::Transport;
@@ -42,8 +42,9 @@ impl<T: Transport> Node<T> {
         observe(|| {
             let cuts = start.cuts.iter().map(|cut| cut.len).collect();
             let members = self.group().members().iter().collect();
-            let &StartSet { term, base, mixed, .. } = start;
-            Seen::Installing { term, base, cuts, mixed, members }
+            let &StartSet { term, base, mixed, disk, .. } = start;
+            let disk = disk.map(|disk| disk.stable);
+            Seen::Installing { term, base, cuts, mixed, disk, members }
         });
         let every = Nanos(self.group_options.timing.suspect.0 / 2);
         let until = began + self.machine.installation_limit();
@@ -72,6 +73,16 @@ impl<T: Transport> Node<T> {
 
     fn try_install(&mut self, start: &StartSet) -> Result<(), String> {
         let me = self.group().me();
+        // A leader from a disk, of the base or before it, gave up versions that clients may have seen (D3).
+        let told = Csn(self.page.memory().load(page::CEILING));
+        if !Mutant::UntoldCeiling.is_on() {
+            self.ceiling = self.ceiling.max(told);
+        }
+        if let Some(disk) = &start.disk {
+            self.scan = None;
+            self.ceiling = self.ceiling.max(disk.ceiling);
+            self.go_by_disk()?;
+        }
         let worth = || !self.stop.is_stopped();
         let scan = self.scan.take();
         let patience = Patience { limit: PATIENCE, worth: &worth };
@@ -81,7 +92,8 @@ impl<T: Transport> Node<T> {
         let cuts: Vec<u64> = start.cuts.iter().map(|cut| cut.len).collect();
         self.cut_disk(start.base, &cuts);
         // A standby index goes by the lines, and does not know what else of its entries is gone.
-        let standby = self.standby.take(&self.arena.sums, tail.whole.then_some((start.base, &cuts)));
+        let whole = tail.whole && start.disk.is_none();
+        let standby = self.standby.take(&self.arena.sums, whole.then_some((start.base, &cuts)));
         let unix = if Mutant::OwnCalendar.is_on() { 0 } else { start.unix };
         let mut core = self.new_core(start.term, unix, standby).map_err(|error| error.to_string())?;
         reach(Now::Restored);
@@ -145,7 +157,7 @@ impl<T: Transport> Node<T> {
         let streams = streams.map(|(arrivals, waker)| StreamHandle { arrivals, waker }).collect();
         let cuts = start.cuts.iter().map(|cut| cut.len).collect();
         let base = if tail.whole { start.common() } else { start.term };
-        let installed = InstalledSet { base, cuts, tail };
+        let installed = InstalledSet { base, cuts, tail, ceiling: self.ceiling };
         let members = self.machine.own().clone();
         let leader_term = Arc::new(LeaderTerm::new(start.term, installed, members, core, streams, releases));
         let heart_pause = Arc::<Pause>::default();

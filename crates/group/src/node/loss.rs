@@ -23,6 +23,18 @@ impl<T: Transport> Node<T> {
             return;
         }
         self.said_lost = true;
+        if let Some(missing) = machine.awaits_disks() {
+            let missing: Vec<_> = missing.iter().map(|replica| replica.to_string()).collect();
+            let missing = if missing.is_empty() { "none".into() } else { missing.join(", ") };
+            return self.log(&format!(
+                "replica {}: it was restarted, and for {} s there was no leader. Any disk may have more than \
+                 the others, so it waits until all replicas were heard; not heard: {missing}. Start these. \
+                 If one will never come back, `longarm cluster recover FILE --accept-loss` has the others go \
+                 on without what only that one has",
+                self.group().me(),
+                IN_VAIN.0 / 1_000_000_000
+            ));
+        }
         self.log(&format!(
             "replica {}: it was restarted, so it has no data, and for {} s there was no leader that could \
              bring it up to date. If most replicas of the group were restarted together, what was in their \

@@ -36,14 +36,17 @@ impl Past {
         let before = options.vote_store.load().map_err(failed("read what this replica promised"))?;
         let forgot = before.is_none();
         let mut promise = before.unwrap_or_default();
-        let (arena, kept) = kept::arena(arena, page, options, !promise.founders.is_empty(), log)?;
-        // Whoever holds the start set of a term has promised it.
-        promise.term = promise.term.max(kept.sync.unwrap_or_default());
-        promise.boot += 1;
         // Members that the replica was told later go over those that the group began with.
         if promise.members.list.is_empty() {
             promise.members = founders(options);
         }
+        let (alone, founded) =
+            (promise.members.list.len() == 1 && !options.joins, !promise.founders.is_empty());
+        let (arena, kept) = kept::arena(arena, page, options, alone, founded, log)?;
+        // Whoever holds the start set of a term has promised it.
+        let on_disk = kept.disk.as_ref().map_or(Term::ZERO, |disk| disk.term);
+        promise.term = promise.term.max(on_disk);
+        promise.boot += 1;
         if promise.origin == 0 {
             promise.origin = chance.max(1);
         }

@@ -4,6 +4,7 @@
 mod init;
 mod members;
 mod move_leader;
+mod recover;
 mod status;
 
 use crate::config::Config;
@@ -11,6 +12,7 @@ use crate::output::{Exit, Failure, Output};
 use init::InitArgs;
 use members::{AddNodeArgs, RemoveNodeArgs};
 use move_leader::MoveLeaderArgs;
+use recover::RecoverArgs;
 use status::StatusArgs;
 
 /// The line about the command in help texts.
@@ -37,6 +39,8 @@ pub enum Action {
     AddNode(AddNodeArgs),
     /// Have a group do without one of its replicas
     RemoveNode(RemoveNodeArgs),
+    /// Have a group go on with what is on disk, without nodes that will never come back
+    Recover(RecoverArgs),
 }
 
 /// Runs the action that the user named.
@@ -47,5 +51,6 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
         Action::MoveLeader(args) => move_leader::run(&args, config, output),
         Action::AddNode(args) => members::add(&args, config, output),
         Action::RemoveNode(args) => members::remove(&args, config, output),
+        Action::Recover(args) => recover::run(&args, config, output),
     }
 }

@@ -15,6 +15,20 @@ impl Machine {
         self.take_newest();
     }
 
+    /// The start set of the promised term is here, as its leader says.
+    pub(super) fn adopt(&mut self, adopt: Action, now: Nanos, todo: &mut Vec<Action>) {
+        let term = self.promised;
+        // The candidate for which it rested is there.
+        self.role = Role::Following { owes: false, backoff_until: now };
+        self.failed_elections = 0;
+        self.watch.touch(term, now);
+        if self.sync != Some(term) {
+            (self.sync, self.mixed) = (Some(term), false);
+            todo.push(adopt);
+        }
+        todo.push(Action::CaughtUp(term));
+    }
+
     /// Ends the wait for a replica whose process is gone: for a leader's next heartbeat and, after a report,
     /// for the candidate to lead. The next tick does the rest.
     pub(super) fn gone(&mut self, replica: ReplicaId, now: Nanos) {

@@ -6,6 +6,7 @@ use longarm_wire::{Answer, Ask, Deny, MemberAt, Members, ReplicaReport, Stay};
 use super::ChangeRequest;
 use crate::StartSet;
 use crate::page::Beat;
+use crate::recall::Basis;
 
 /// An event.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,6 +57,8 @@ pub enum Event {
     Kept(Members),
     /// A set of replicas could not be persisted.
     Unkept,
+    /// An operator asks: this replica is to stand with what is on its disk, though others are missing.
+    Recall,
 }
 
 /// An action; actions are done in this order. If an action ends with an event, that event is handled before
@@ -65,8 +68,8 @@ pub enum Action {
     /// Persist the term, and the newest set of replicas with it, with fsync; then revoke every queue pair of
     /// older terms and flush; then [`Event::Promised`] or [`Event::Unpromised`].
     Promise(Term),
-    /// Scan the memory; then [`Event::Surveyed`].
-    Survey,
+    /// Scan the memory, or see what is on disk; then [`Event::Surveyed`].
+    Survey(Basis),
     /// Ask a replica. The machine does not repeat lost questions.
     Ask(ReplicaId, Ask),
     /// Answer a replica.

@@ -46,6 +46,7 @@ mod blank;
 mod change;
 mod event;
 mod past;
+mod recall;
 mod role;
 mod stage;
 mod transfer;
@@ -59,8 +60,9 @@ use longarm_base::{Mutant, Nanos, ReplicaId, Term};
 use longarm_wire::{Answer, Ask, Members, ReplicaReport};
 
 use self::event::SyncFrom;
-use self::past::{Blank, PromiseAnswer};
+use self::past::{Blank, PromiseAnswer, Recalls};
 use crate::gather::{StartSet, start_set};
+use crate::recall::{Basis, Declined, start_from_disks};
 use crate::timing::DOUBLINGS_MAX;
 use crate::{Group, LeaderWatch, ReplicaSet, Timing};
 
@@ -96,6 +98,9 @@ pub struct Machine {
     rng: u64,
     /// Whether it knows what it promised.
     blank: Blank,
+    /// What the election goes by in which it stands, or reports, or did so last.
+    basis: Basis,
+    recalls: Recalls,
 }
 
 impl Machine {
@@ -121,6 +126,8 @@ impl Machine {
             failed_elections: 0,
             rng: seed | 1,
             blank: Blank { origin, founded, origins, ..Blank::default() },
+            basis: Basis::Memory,
+            recalls: Recalls::default(),
         }
     }
 
@@ -218,6 +225,7 @@ impl Machine {
             Event::ChangeMembers(request) => self.change_members(request, now, todo),
             Event::Kept(members) => self.kept(members, now, todo),
             Event::Unkept => self.not_kept(todo),
+            Event::Recall => self.recall(now, todo),
         }
     }
 
@@ -247,17 +255,20 @@ impl Machine {
         self.tick_promise_queries(now, todo);
         let (free, suspects) =
             (self.watch.is_free(&self.timing, now), self.watch.suspects(&self.timing, now));
-        let may_stand = self.may_stand();
+        let (may_stand, is_to_recall) = (self.may_stand(), self.is_to_recall(now));
+        let survey = Action::Survey(self.basis);
         match &mut self.role {
-            Role::Following { owes: true, .. } if free => todo.push(Action::Survey),
-            Role::Following { owes: false, backoff_until }
-                if suspects && now >= *backoff_until && may_stand =>
-            {
-                self.pre_vote(now, todo);
+            Role::Following { owes: true, .. } if free => todo.push(survey),
+            Role::Following { owes: false, backoff_until } if suspects && now >= *backoff_until => {
+                if may_stand {
+                    self.canvass(Basis::Memory, now, todo);
+                } else if is_to_recall {
+                    self.canvass_disks(now, todo);
+                }
             }
             Role::PreCandidate { .. } if !suspects => self.follow(false, now),
             Role::PreCandidate { until, .. } if now >= *until => self.back_off(Nanos(0), now),
-            Role::Gathering { own: None, until, .. } if free && now < *until => todo.push(Action::Survey),
+            Role::Gathering { own: None, until, .. } if free && now < *until => todo.push(survey),
             Role::Gathering { until, .. } | Role::Forming { until, .. } if now >= *until => {
                 self.give_up(now, todo);
             }
@@ -275,19 +286,20 @@ impl Machine {
 
     /// Asks whether others would report too: a replica that is merely cut off from the leader must not end
     /// the leader's term (Raft's pre-vote).
-    fn pre_vote(&mut self, now: Nanos, todo: &mut Vec<Action>) {
+    fn canvass(&mut self, basis: Basis, now: Nanos, todo: &mut Vec<Action>) {
         let Some(term) = self.next_term() else { return };
+        self.basis = basis;
         let yes = ReplicaSet::only(self.group.me());
         self.role = Role::PreCandidate { term, yes, until: now + self.timing.suspect + self.jitter() };
         for replica in self.group.others() {
-            todo.push(Action::Ask(replica, Ask::PreVote { term, members: self.own.clone() }));
+            todo.push(Action::Ask(replica, self.pre_vote_question(term)));
         }
         self.stand_if_wanted(now, todo);
     }
 
     fn stand_if_wanted(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         let Role::PreCandidate { yes, .. } = self.role else { return };
-        if self.group.is_majority(yes) {
+        if self.basis.is_enough(&self.group, yes) {
             self.stand(now, todo);
         }
     }
@@ -330,34 +342,27 @@ impl Machine {
             // For a driver that waits to hear of a leader; no decision rests on it.
             Ask::Serves { .. } => {}
             Ask::Forgot { life, round } => self.answer_promise_query(from, life, round, todo),
+            Ask::Recall { .. } => self.asked_to_recall(from, ask, rightful, now, todo),
             _ if !rightful || term < self.promised => todo.push(self.refuse(from, term)),
             // A replica that lost its memory does not promise (L2).
             Ask::Promise { .. } if self.sync.is_none() => todo.push(self.refuse(from, term)),
             Ask::Sync { .. } if self.must_ask_first() => todo.push(self.refuse(from, term)),
             Ask::Promise { .. } | Ask::Sync { .. } if term > self.promised => {
-                self.end_leader_term(todo);
-                self.follow(false, now);
-                self.pending = Some((from, ask));
-                todo.push(Action::Promise(term));
+                self.promise_first(from, ask, now, todo);
             }
             // The report waits for a tick, which brings the state of the page after the fence (L8): a
             // heartbeat that landed since the last tick is not known yet.
-            Ask::Promise { .. } => self.follow(true, now),
+            Ask::Promise { .. } => {
+                self.basis = Basis::Memory;
+                self.follow(true, now);
+            }
             Ask::Installs { .. } if term == self.promised => self.await_install(term, now),
             Ask::Members { members } if term == self.promised => self.keep(from, members, todo),
             Ask::Sync { base, cuts, streams, .. } => {
                 self.make_ready(from, term, SyncFrom { base, cuts, streams }, now, todo);
             }
             Ask::Adopt { reclaimed, floors, .. } if self.ready == Some(term) && term == self.promised => {
-                // The candidate for which it rested is there.
-                self.role = Role::Following { owes: false, backoff_until: now };
-                self.failed_elections = 0;
-                self.watch.touch(term, now);
-                if self.sync != Some(term) {
-                    (self.sync, self.mixed) = (Some(term), false);
-                    todo.push(Action::Adopt { term, reclaimed, floors });
-                }
-                todo.push(Action::CaughtUp(term));
+                self.adopt(Action::Adopt { term, reclaimed, floors }, now, todo);
                 todo.push(Action::Answer(from, Answer::Synced { term }));
             }
             // Its leader asks it if it is in sync; a candidate asks it if it has more.
@@ -366,6 +371,7 @@ impl Machine {
                     && self.may_stand()
                     && (self.sync == Some(term) || self.ready.is_none()) =>
             {
+                self.basis = Basis::Memory;
                 self.stand(now, todo);
             }
             // Whoever lost its memory hears of a term that it did not promise.
@@ -374,6 +380,15 @@ impl Machine {
                 todo.push(self.refuse(from, term))
             }
         }
+    }
+
+    /// Promises the term of a question, and hears it then.
+    fn promise_first(&mut self, from: ReplicaId, ask: Ask, now: Nanos, todo: &mut Vec<Action>) {
+        self.end_leader_term(todo);
+        self.follow(false, now);
+        let term = ask.term();
+        self.pending = Some((from, ask));
+        todo.push(Action::Promise(term));
     }
 
     /// Whether a replica may speak for the term of its question: the term is its own, and it is of the group.
@@ -422,6 +437,7 @@ impl Machine {
                     && *asked == term
                 {
                     yes.add(from);
+                    self.recalls.heard.add(from);
                 }
                 self.stand_if_wanted(now, todo);
             }
@@ -469,7 +485,7 @@ impl Machine {
         if term.leader() == self.group.me() && matches!(self.role, Role::Gathering { .. }) {
             // Its own report waits for a tick, too.
             for replica in self.group.others() {
-                todo.push(Action::Ask(replica, Ask::Promise { term, members: self.own.clone() }));
+                todo.push(Action::Ask(replica, self.promise_question(term)));
             }
         }
     }
@@ -502,27 +518,30 @@ impl Machine {
         }
     }
 
-    /// Decides on the start set, once a majority has reported.
+    /// Decides on the start set, once enough replicas have reported.
     fn decide(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         let Role::Gathering { own: Some(own), reports, .. } = &self.role else { return };
         let me = self.group.me();
         let reported = reports.iter().map(|(replica, _)| *replica).chain([me]).collect();
-        if !self.group.is_majority(reported) {
+        if !self.basis.is_enough(&self.group, reported) {
             return;
         }
-        match start_set(self.promised, me, own, reports) {
+        let found = match self.basis {
+            Basis::Memory => start_set(self.promised, me, own, reports)
+                .map(|start| StartSet { mixed: self.mixed, ..start })
+                .map_err(Declined::Memory),
+            Basis::Disks { lossy } => start_from_disks(self.promised, &self.group, own, reports, lossy),
+        };
+        match found {
             Ok(start) => {
-                let start = StartSet { mixed: self.mixed, ..start };
+                if start.disk.is_some() {
+                    // What only its memory has is given up.
+                    (self.sync, self.mixed) = (None, false);
+                }
                 self.role = Role::Installing { start: start.clone() };
                 todo.push(Action::Install(start));
             }
-            // A replica that may lead is asked to stand. It rests for an election, having reported. Other
-            // replicas, which may not lead either and could stand before it again and again, rest for as
-            // long.
-            Err(replica) => {
-                todo.push(Action::Ask(replica, Ask::Stand { term: self.promised }));
-                self.back_off(self.timing.election + self.timing.suspect, now);
-            }
+            Err(why) => self.decline(why, now, todo),
         }
     }
 

@@ -1,4 +1,5 @@
-//! What a replica knows of its own past, and asks others about if its disk holds no promise (`blank.rs`).
+//! What a replica knows of its own past, and asks others about if its disk holds no promise (`blank.rs`), or
+//! if it lost its memory (`recall.rs`).
 
 use std::collections::BTreeMap;
 
@@ -59,4 +60,13 @@ pub(super) struct Blank {
     pub returned: ReplicaSet,
     /// How long it lets another replica stand first, when it has founded.
     pub backoff: Nanos,
+}
+
+/// What a replica knows of elections from disks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Recalls {
+    /// Whether its group elects from disks, if most memory is lost.
+    pub possible: bool,
+    /// The replicas that would report, when it asked last.
+    pub heard: ReplicaSet,
 }

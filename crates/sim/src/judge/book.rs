@@ -38,6 +38,8 @@ pub(super) struct LeaderTerm {
     pub cuts: Vec<u64>,
     /// Whether its leader had a mixture of the terms before the base.
     pub mixed: bool,
+    /// If the start set is what a disk had: the version up to which it had everything.
+    pub disk: Option<Csn>,
     pub served: bool,
     pub streams: BTreeMap<u16, Stream>,
 }
@@ -85,6 +87,21 @@ impl Book {
         is_majority_of(members, nodes)
     }
 
+    /// What a term goes by, if it goes back to disks: since the last term that served, leaders may have begun
+    /// with what a disk had, which was given to the others, and so to the next leader. The lowest version
+    /// up to which one of these disks had everything, and the term of the first of them.
+    pub fn given_up(&self, term: Term) -> Option<(Csn, Term)> {
+        let (mut of, mut found) = (term, None);
+        while let Some(led) = self.terms.get(&of).filter(|led| of == term || !led.served) {
+            if let Some(stable) = led.disk {
+                let least = found.map_or(stable, |(least, _)| stable.min(least));
+                found = Some((least, led.base));
+            }
+            of = led.base;
+        }
+        found
+    }
+
     /// The terms after this one that began to serve.
     pub fn served_after(&self, term: Term) -> impl Iterator<Item = Term> + '_ {
         let later = self.terms.range((Bound::Excluded(term), Bound::Unbounded));
@@ -127,10 +144,11 @@ impl Book {
                     self.lost.entry(had).or_insert(self.moment);
                 }
             }
-            Observation::Installing { term, base, cuts, mixed, members } => {
+            Observation::Installing { term, base, cuts, mixed, disk, members } => {
                 let members = numbers(members);
-                let (base, cuts, mixed, streams) = (*base, cuts.clone(), *mixed, BTreeMap::new());
-                let led = LeaderTerm { members, base, cuts, mixed, served: false, streams };
+                let (base, cuts, mixed, disk) = (*base, cuts.clone(), *mixed, *disk);
+                let streams = BTreeMap::new();
+                let led = LeaderTerm { members, base, cuts, mixed, disk, served: false, streams };
                 if u32::from(term.leader().0) != node || self.terms.insert(*term, led).is_some() {
                     return Err(format!("I1: node {node} takes term {term}, which is not its own, or again"));
                 }

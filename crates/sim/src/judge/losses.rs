@@ -10,7 +10,7 @@ use super::book::Book;
 use super::rules::{Rules, Seen};
 
 /// What a server may be late by with a look at its clock: it stands still between the look and the write.
-const LATE: Nanos = Nanos::from_millis(70);
+pub(super) const LATE: Nanos = Nanos::from_millis(70);
 
 /// A write that is not lost, as far as is known.
 #[derive(Clone, Copy, Debug)]

@@ -73,9 +73,9 @@ impl Judge {
             Box::new(members::Agreements::default()),
         ];
         match loses {
-            Some(window) => rules.push(Box::new(losses::Losses::new(window))),
-            None => {
-                rules.push(Box::new(start_sets::StartSets::default()));
+            Some(window) if servers == 1 => rules.push(Box::new(losses::Losses::new(window))),
+            _ => {
+                rules.push(Box::new(start_sets::StartSets::within(loses.unwrap_or_default())));
                 rules.push(Box::new(sessions::Sessions::default()));
             }
         }
@@ -118,6 +118,11 @@ impl Judge {
     /// Whether the leader of a term leads it still, or is about to: with the memory that it began with.
     pub fn is_led(&self, term: Term) -> bool {
         self.book.term_of(u32::from(term.leader().0)) == term
+    }
+
+    /// Whether a leader served with what a disk had, so that what clients saw may be given up.
+    pub fn gave_up(&self) -> bool {
+        self.book.terms.iter().any(|(&term, led)| led.served && self.book.given_up(term).is_some())
     }
 
     /// The first violation.

@@ -41,6 +41,15 @@ impl Promises {
     }
 }
 
+impl Promises {
+    /// Whether all replicas have promised this term, or a later one.
+    fn by_all(&self, term: Term, book: &Book) -> bool {
+        let members = book.terms.get(&term).map(|led| &led.members);
+        let has = |node: &u32| self.kept.get(node).is_some_and(|kept| *kept >= term);
+        members.is_some_and(|members| members.iter().all(has))
+    }
+}
+
 impl Rules for Promises {
     fn hear(&mut self, seen: Seen<'_>, book: &Book) -> Result<(), String> {
         let node = seen.node;
@@ -67,6 +76,9 @@ impl Rules for Promises {
             }
             Observation::Reported { term, .. } if *term > kept => {
                 Err(format!("I1: node {node} reports for term {term}, and has promised {kept} only"))
+            }
+            Observation::Installing { term, disk: Some(_), .. } if !self.by_all(*term, book) => {
+                Err(format!("D6: node {node} leads term {term} from its disk, and not all have promised it"))
             }
             Observation::Installing { term, .. } | Observation::Served { term, .. }
                 if !self.by_majority(*term, book) =>

@@ -64,6 +64,10 @@ impl Rules for Sessions {
                 Ok(())
             }
             Observation::Served { term, .. } => {
+                // What a leader from a disk gave up never was: its clients may do it once more.
+                if let Some((stable, _)) = book.given_up(*term) {
+                    self.effects.retain(|_, (csn, _)| *csn <= stable);
+                }
                 let found = self.found.remove(term).unwrap_or_default();
                 found.into_iter().try_for_each(|(by, csn)| self.effect(*term, by, csn))
             }

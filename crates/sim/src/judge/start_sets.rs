@@ -1,13 +1,16 @@
 //! I2: an entry that was committed in a term is in the start set of each later term that serves: by the cuts,
 //! from base to base, and by the entries that its leader then found. I13: a deleted item does not come back.
 //! I6: a leader finds no entry that was never written. I3: a leader finds no entry that was cut off (L16).
+//! D2, D6: a leader from a disk has all that was committed up to the version of that disk, and nothing
+//! beyond; what is given up was written within the window.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use longarm_base::{Csn, Term};
+use longarm_base::{Csn, Nanos, Term};
 use longarm_host::observe::Observation;
 
 use super::book::{Book, LeaderTerm};
+use super::losses::LATE;
 use super::rules::{Rules, Seen};
 
 /// The newest version of each key, and whether it has a value.
@@ -40,6 +43,14 @@ pub(super) struct StartSets {
     found: BTreeMap<Term, Newest>,
     /// By term that began with a mixture: all that its leader found, which is its start set.
     mixtures: BTreeMap<Term, BTreeSet<Version>>,
+    /// All versions that readers may have seen, and that were not given up.
+    seen: BTreeMap<Csn, Version>,
+    /// When each version was written first.
+    times: BTreeMap<Csn, Nanos>,
+    /// The last term that served with what a disk had.
+    from_disk: Term,
+    /// Within how much time the writes were taken that may be given up then.
+    window: Nanos,
 }
 
 fn newer(newest: &mut Newest, Version { csn, key, value }: Version) {
@@ -76,11 +87,20 @@ fn includes(book: &Book, later: Term, below: At) -> bool {
 }
 
 impl StartSets {
+    /// Of a group that may give up the writes of so much time, if all lose their memory.
+    pub fn within(window: Nanos) -> StartSets {
+        StartSets { window, ..StartSets::default() }
+    }
+
     /// Whether a write, by where it was written, is in the start set of a later term.
     fn holds(&self, book: &Book, later: Term, write: &Version, at: At) -> bool {
         match source(book, later, at.term, |led| led.mixed) {
             Some((of, led)) if led.mixed => self.mixtures.get(&of).is_some_and(|found| found.contains(write)),
-            Some((_, led)) => keeps(led, At { position: at.position + 1, ..at }),
+            // A disk has no more than up to its version, though it may have later positions.
+            Some((_, led)) => {
+                let given_up = led.disk.is_some_and(|stable| write.csn > stable);
+                keeps(led, At { position: at.position + 1, ..at }) && !given_up
+            }
             None => false,
         }
     }
@@ -114,8 +134,42 @@ impl StartSets {
         }
     }
 
+    /// Readers may have seen a version.
+    fn show(&mut self, version: Version) {
+        newer(&mut self.visible, version);
+        self.seen.insert(version.csn, version);
+    }
+
+    /// A term serves with what a disk had, up to this version.
+    fn served_from_disk(&mut self, term: Term, stable: Csn, base: Term, book: &Book) -> Result<(), String> {
+        if let Some(of) = book.served_after(base).find(|of| *of < term) {
+            return Err(format!("D6: term {of} served, and term {term} goes by a disk of term {base}"));
+        }
+        let found = self.found.entry(term).or_default();
+        if let Some((key, (csn, _))) = found.iter().find(|(_, (csn, _))| *csn > stable) {
+            return Err(format!(
+                "D6: term {term} goes by a disk up to version {stable:?}, and has {csn:?} of key {key:x}"
+            ));
+        }
+        let lost = self.seen.split_off(&Csn(stable.0 + 1));
+        let times = || lost.keys().filter_map(|csn| self.times.get(csn)).copied();
+        let span = times().max().unwrap_or_default().since(times().min().unwrap_or_default());
+        if span > self.window + LATE {
+            let (ms, window) = (span.0 / 1_000_000, self.window.0 / 1_000_000);
+            return Err(format!("D2: the writes of {ms} ms are given up, where {window} ms may be"));
+        }
+        self.visible.clear();
+        self.seen.values().for_each(|version| newer(&mut self.visible, *version));
+        self.from_disk = term;
+        Ok(())
+    }
+
     fn served(&mut self, term: Term, book: &Book) -> Result<(), String> {
-        for (&older, led) in book.terms.range(..term) {
+        if let Some((stable, base)) = book.given_up(term) {
+            self.served_from_disk(term, stable, base, book)?;
+        }
+        // Of what was committed before a leader from a disk, its readers see what counts.
+        for (&older, led) in book.terms.range(self.from_disk..term) {
             for (&stream, of) in led.streams.iter().filter(|(_, of)| of.committed > 0) {
                 let below = of.committed;
                 if !includes(book, term, At { term: older, stream, position: below }) {
@@ -131,9 +185,8 @@ impl StartSets {
         }
         // Readers see from now on what the leader found, though the leader that wrote it may have crashed
         // before it applied that.
-        for (&key, &(csn, value)) in self.found.get(&term).into_iter().flatten() {
-            newer(&mut self.visible, Version { csn, key, value });
-        }
+        let found = self.found.get(&term).cloned().unwrap_or_default();
+        found.into_iter().for_each(|(key, (csn, value))| self.show(Version { csn, key, value }));
         Ok(())
     }
 }
@@ -145,6 +198,7 @@ impl Rules for StartSets {
             Observation::Wrote { stream, position, csn, write: Some((key, value)) } => {
                 let write = Version { csn: *csn, key: *key, value: *value };
                 let at = At { term, stream: *stream, position: *position };
+                self.times.entry(*csn).or_insert(seen.time);
                 self.written.entry(write).or_default().push(at);
                 Ok(())
             }
@@ -178,7 +232,7 @@ impl Rules for StartSets {
                     return Ok(());
                 };
                 let write = Version { csn, key, value };
-                newer(&mut self.visible, write);
+                self.show(write);
                 newer(self.found.entry(term).or_default(), write);
                 book.served_after(term).try_for_each(|of| self.check(of, write))
             }

@@ -60,7 +60,10 @@ impl Log {
 
     fn takes_what(&mut self, machine: u32, term: Term, base: Term, cuts: &[u64], mixed: bool) -> &mut Log {
         let members = self.members.iter().map(|&node| ReplicaId(node)).collect();
-        self.on(machine, Observation::Installing { term, base, cuts: cuts.to_vec(), mixed, members })
+        self.on(
+            machine,
+            Observation::Installing { term, base, cuts: cuts.to_vec(), mixed, disk: None, members },
+        )
     }
 
     /// From now on terms have these replicas.

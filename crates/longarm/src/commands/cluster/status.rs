@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::cluster;
+use crate::cluster::{self, Durability};
 use crate::config::Config;
 use crate::human;
 use crate::ordered;
@@ -29,7 +29,7 @@ pub fn run(args: &StatusArgs, config: &Config, output: &mut Output) -> Result<Ex
     let mut exit = Exit::Ok;
     for (number, looked) in looked.iter().enumerate().filter(|(_, looked)| looked.leader().is_none()) {
         let which = if several { format!("group {}: ", number + 1) } else { String::new() };
-        output.note(&format!("{which}{}", nobody(&args.file, &looked.said)));
+        output.note(&format!("{which}{}", nobody(&args.file, cluster.durability, &looked.said)));
         exit = Exit::CannotConnect;
     }
     for (number, row) in looked
@@ -165,13 +165,21 @@ fn laid_out<const N: usize>(lines: &[[String; N]], several: bool) -> String {
 }
 
 /// Says why no node leads, as far as the answers tell.
-fn nobody(path: &Path, said: &[Said]) -> String {
+fn nobody(path: &Path, durability: Durability, said: &[Said]) -> String {
     let alive = said.iter().filter(|said| !matches!(said, Said::Nothing(_))).count();
     let (all, most) = (said.len(), said.len() / 2 + 1);
     if alive < most {
         return format!(
             "no node leads: {alive} of {all} answer, and {most} are needed; start them with `longarm server \
              --cluster {} --node N`",
+            path.display()
+        );
+    }
+    if durability == Durability::Async && alive < all {
+        return format!(
+            "no node leads: {alive} of {all} answer. If most of the nodes were restarted, all are needed, \
+             since any may have more on its disk than the others: start the missing ones. For one that will \
+             never come back: `longarm cluster recover {} --accept-loss`",
             path.display()
         );
     }
@@ -290,12 +298,16 @@ node  address    term  in sync  lag  lease left  role
     #[test]
     fn too_few_and_undecided_are_told_apart() {
         let dead = || Said::Nothing("x".into());
-        let text = nobody(Path::new("g.toml"), &[dead(), Said::Follows(None), dead()]);
+        let nobody = |said: &[Said]| nobody(Path::new("g.toml"), Durability::Sync, said);
+        let text = nobody(&[dead(), Said::Follows(None), dead()]);
         assert!(
             text.contains("1 of 3 answer, and 2 are needed") && text.contains("--cluster g.toml"),
             "{text}"
         );
-        let text = nobody(Path::new("g.toml"), &[Said::Follows(None), Said::Follows(None), dead()]);
+        let two = [Said::Follows(None), Said::Follows(None), dead()];
+        let text = nobody(&two);
         assert!(text.contains("2 of 3 answer: they are electing"), "{text}");
+        let text = super::nobody(Path::new("g.toml"), Durability::Async, &two);
+        assert!(text.contains("all are needed") && text.contains("recover g.toml --accept-loss"), "{text}");
     }
 }

@@ -74,7 +74,7 @@ fn reported(term: Term, at: Nanos) -> Machine {
     machine.handle(Event::Asked(term.leader(), ask), at, &mut todo);
     machine.handle(Event::Tick(Beat::default()), at + TIMING.promise + Nanos(1), &mut todo);
     machine.handle(Event::Surveyed(ReplicaReport::default()), at + TIMING.promise + Nanos(1), &mut todo);
-    assert!(matches!(todo[..], [Action::Survey, Action::Answer(_, Answer::Report { .. })]), "{todo:?}");
+    assert!(matches!(todo[..], [Action::Survey(_), Action::Answer(_, Answer::Report { .. })]), "{todo:?}");
     machine
 }
 

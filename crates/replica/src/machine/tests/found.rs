@@ -6,7 +6,7 @@ use longarm_wire::{Answer, Ask, Members, ReplicaReport};
 use super::members;
 
 use crate::page::Beat;
-use crate::{Action, Event, KeptMemory, Machine, PersistentState, Prepare, Role, RoleKind, Timing};
+use crate::{Action, Basis, Event, KeptMemory, Machine, PersistentState, Prepare, Role, RoleKind, Timing};
 
 const TIMING: Timing = Timing {
     heartbeat: Nanos::from_millis(5),
@@ -69,7 +69,7 @@ fn no_report_before_a_look_at_the_page_after_the_fence() {
         "a heartbeat that was not seen"
     );
     assert_eq!(tell(&mut machine, ms(550), Event::Tick(Beat::new(old, 90))), []);
-    assert_eq!(tell(&mut machine, ms(551), Event::Tick(Beat::new(old, 90))), [Action::Survey]);
+    assert_eq!(tell(&mut machine, ms(551), Event::Tick(Beat::new(old, 90))), [Action::Survey(Basis::Memory)]);
 }
 
 /// The same fault in the candidate's own report.
@@ -199,9 +199,10 @@ fn one_that_may_not_lead_rests_longer_than_those_who_may() {
     let mine = term(2, ReplicaId(0));
     tell(&mut machine, ms(500), Event::Answered(OTHER, Answer::PreVote { term: mine, yes: true }));
     tell(&mut machine, ms(500), Event::Promised(mine));
-    assert_eq!(tell(&mut machine, ms(501), Event::Tick(Beat::default())), [Action::Survey]);
+    assert_eq!(tell(&mut machine, ms(501), Event::Tick(Beat::default())), [Action::Survey(Basis::Memory)]);
     tell(&mut machine, ms(501), Event::Surveyed(ReplicaReport::default()));
-    let report = ReplicaReport { sync: term(1, LEADER), reclaimed: 0, unix: 0, streams: Vec::new() };
+    let report =
+        ReplicaReport { sync: term(1, LEADER), reclaimed: 0, unix: 0, disk: None, streams: Vec::new() };
     assert_eq!(
         tell(&mut machine, ms(501), Event::Answered(OTHER, Answer::Report { term: mine, report })),
         [Action::Ask(OTHER, Ask::Stand { term: mine })]
@@ -219,7 +220,7 @@ fn one_that_may_not_lead_rests_longer_than_those_who_may() {
 #[test]
 fn one_that_may_not_lead_asks_who_has_what_it_lacks() {
     let (mine, sync) = (term(2, ReplicaId(0)), term(1, LEADER));
-    let report = |reclaimed| ReplicaReport { sync, reclaimed, unix: 0, streams: Vec::new() };
+    let report = |reclaimed| ReplicaReport { sync, reclaimed, unix: 0, disk: None, streams: Vec::new() };
     for [first, second] in [[LEADER, OTHER], [OTHER, LEADER]] {
         let four = members(&[0, 1, 2, 3]);
         let state = PersistentState { members: four, promised: sync, sync: Some(sync), ..Default::default() };
@@ -249,11 +250,17 @@ fn one_that_has_more_than_the_candidate_stands_when_it_is_asked() {
     let asker = term(2, LEADER);
     tell(&mut machine, ms(500), Event::Asked(LEADER, Ask::Promise { term: asker, members: three() }));
     tell(&mut machine, ms(500), Event::Promised(asker));
-    assert_eq!(tell(&mut machine, ms(501), Event::Tick(Beat::default())), [Action::Survey]);
+    assert_eq!(tell(&mut machine, ms(501), Event::Tick(Beat::default())), [Action::Survey(Basis::Memory)]);
     tell(
         &mut machine,
         ms(501),
-        Event::Surveyed(ReplicaReport { sync: term(1, OTHER), reclaimed: 0, unix: 0, streams: Vec::new() }),
+        Event::Surveyed(ReplicaReport {
+            sync: term(1, OTHER),
+            reclaimed: 0,
+            unix: 0,
+            disk: None,
+            streams: Vec::new(),
+        }),
     );
     let stand = Event::Asked(LEADER, Ask::Stand { term: asker });
     assert_eq!(tell(&mut machine, ms(502), stand), [Action::Promise(term(3, ReplicaId(0)))]);
@@ -282,8 +289,11 @@ fn one_that_is_overwritten_reports_what_it_held() {
         let again = term(4, LEADER);
         tell(&mut machine, ms(500), Event::Asked(LEADER, Ask::Promise { term: again, members: three() }));
         tell(&mut machine, ms(500), Event::Promised(again));
-        assert_eq!(tell(&mut machine, ms(501), Event::Tick(Beat::default())), [Action::Survey]);
-        let report = ReplicaReport { sync: old, reclaimed: 0, unix: 0, streams: Vec::new() };
+        assert_eq!(
+            tell(&mut machine, ms(501), Event::Tick(Beat::default())),
+            [Action::Survey(Basis::Memory)]
+        );
+        let report = ReplicaReport { sync: old, reclaimed: 0, unix: 0, disk: None, streams: Vec::new() };
         let answer = Action::Answer(LEADER, Answer::Report { term: again, report: report.clone() });
         assert_eq!(tell(&mut machine, ms(501), Event::Surveyed(report)), [answer]);
     }
@@ -322,7 +332,7 @@ fn one_that_leads_from_a_mixture_has_no_base_in_common_with_others() {
     tell(&mut machine, ms(500), Event::Answered(OTHER, Answer::PreVote { term: mine, yes: true }));
     tell(&mut machine, ms(500), Event::Promised(mine));
     tell(&mut machine, ms(501), Event::Tick(Beat::default()));
-    let report = ReplicaReport { sync: old, reclaimed: 0, unix: 0, streams: Vec::new() };
+    let report = ReplicaReport { sync: old, reclaimed: 0, unix: 0, disk: None, streams: Vec::new() };
     tell(&mut machine, ms(501), Event::Surveyed(report.clone()));
     let todo = tell(&mut machine, ms(501), Event::Answered(OTHER, Answer::Report { term: mine, report }));
     let [Action::Install(start)] = &todo[..] else { panic!("{todo:?}") };
@@ -376,7 +386,7 @@ fn a_report_is_made_the_moment_that_its_promise_is_over() {
         let at = machine.reports_at().expect("it owes a report");
         assert_eq!(at, ms(51) + Nanos(1), "D after the heartbeat, and not before");
         assert_eq!(tell(&mut machine, Nanos(at.0 - 1), beat.clone()), []);
-        assert_eq!(tell(&mut machine, at, beat), [Action::Survey]);
+        assert_eq!(tell(&mut machine, at, beat), [Action::Survey(Basis::Memory)]);
         tell(&mut machine, at, Event::Surveyed(ReplicaReport { sync: old, ..ReplicaReport::default() }));
         assert_eq!(machine.reports_at(), None, "it has reported");
     }

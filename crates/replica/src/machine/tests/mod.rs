@@ -1,11 +1,12 @@
 //! Tests of the machine alone, event by event (`table.rs`), faults found in it (`found.rs`), a replica that
-//! rests (`rest.rs`), a replica whose disk holds no promise (`blank.rs`), another set of replicas
-//! (`change.rs`), and groups of machines in a hostile world (`twin.rs`).
+//! rests (`rest.rs`), a replica whose disk holds no promise (`blank.rs`), elections from disks (`recall.rs`),
+//! another set of replicas (`change.rs`), and groups of machines in a hostile world (`twin.rs`).
 
 mod backoff;
 mod blank;
 mod change;
 mod found;
+mod recall;
 mod table;
 mod twin;
 

@@ -2,12 +2,14 @@
 //! table, and the test says when it is no longer true.
 
 use longarm_base::{Nanos, ReplicaId, Term};
-use longarm_wire::{Answer, Ask, Extent, Members, ReplicaReport, SyncState};
+use longarm_wire::{Answer, Ask, Extent, Members, Recall, ReplicaReport, SyncState};
 
 use super::{member, members};
 
 use crate::page::Beat;
-use crate::{Action, ChangeRequest, ChangeStage, Event, KeptMemory, Machine, PersistentState, Role, Timing};
+use crate::{
+    Action, Basis, ChangeRequest, ChangeStage, Event, KeptMemory, Machine, PersistentState, Role, Timing,
+};
 
 const TIMING: Timing = Timing {
     heartbeat: Nanos::from_millis(5),
@@ -75,7 +77,7 @@ fn asked(ask: Ask) -> Event {
 }
 
 fn report(sync: Term) -> ReplicaReport {
-    ReplicaReport { sync, reclaimed: 0, unix: 0, streams: vec![Extent { floor: 0, len: 8 }] }
+    ReplicaReport { sync, reclaimed: 0, unix: 0, disk: None, streams: vec![Extent { floor: 0, len: 8 }] }
 }
 
 /// Each state: its name, how it comes about, and the events that it waits for before it handles any other.
@@ -140,7 +142,32 @@ fn all_states() -> Vec<(&'static str, Life, Vec<Event>)> {
     let all = states();
     let leads = |(name, ..): &&(&str, Life, Vec<Event>)| *name == "leader";
     let leader = all.iter().find(leads).expect("one of them").1.clone();
-    all.into_iter().chain(changes(leader)).collect()
+    all.into_iter().chain(recalls()).chain(changes(leader)).collect()
+}
+
+/// The states of a replica that lost its memory, in a group that elects from disks then.
+fn recalls() -> Vec<(&'static str, Life, Vec<Event>)> {
+    let learner = || {
+        let Life { machine, now } = Life::new(None);
+        Life { machine: machine.with_recall(true), now }
+    };
+    let tick = || Event::Tick(Beat::default());
+    let candidate = Term::new(6, ReplicaId(2));
+    let owes = || learner().after(1, [asked(recall(candidate, Recall::Promise)), Event::Promised(candidate)]);
+    let canvasses = || learner().after(80, [tick()]);
+    let yes = |replica| Event::Answered(ReplicaId(replica), Answer::PreVote { term: MINE, yes: true });
+    let stands = || canvasses().after(0, [yes(0), yes(2)]);
+    let gathers = || stands().after(0, [Event::Promised(MINE)]);
+    vec![
+        ("learner, with a disk", learner(), vec![]),
+        ("learner, owes a report of its disk", owes(), vec![]),
+        ("canvassing, from disks", canvasses(), vec![]),
+        ("candidate from disks, without its own report", gathers(), vec![]),
+    ]
+}
+
+fn recall(term: Term, recall: Recall) -> Ask {
+    Ask::Recall { term, members: three(), recall }
 }
 
 /// The states of a change of replicas.
@@ -196,6 +223,9 @@ fn events(promised: Term) -> Vec<(String, u64, Event)> {
             ("sync of another base", sync(term, OLD)),
             ("adopt", Ask::Adopt { term, reclaimed: 0, floors: Vec::new() }),
             ("stand", Ask::Stand { term }),
+            ("pre-vote from disks", recall(term, Recall::PreVote)),
+            ("promise from disks", recall(term, Recall::Promise)),
+            ("stand from disks", recall(term, Recall::Stand { lossy: false })),
             ("serves", Ask::Serves { term, since: Nanos(0) }),
             ("installs", Ask::Installs { term }),
             ("its replicas", Ask::Members { members: told(term, false) }),
@@ -229,6 +259,7 @@ fn events(promised: Term) -> Vec<(String, u64, Event)> {
         add(format!("released{which}"), Event::Released(term));
     }
     add("lost".into(), Event::Lost(ReplicaId(0)));
+    add("recall (request)".into(), Event::Recall);
     [0, 2].into_iter().for_each(|replica| add(format!("{replica} is gone"), Event::Gone(ReplicaId(replica))));
     (0..4).for_each(|to| add(format!("to {to} (hand over)"), Event::HandOver(ReplicaId(to))));
     let ends = [("drained", Event::Drained as fn(Term) -> Event), ("release done", Event::ReleaseDone)];
@@ -334,9 +365,13 @@ fn list(members: &Members) -> String {
 fn does(action: &Action) -> String {
     match action {
         Action::Promise(term) => format!("promise {term}"),
-        Action::Survey => "survey".into(),
+        Action::Survey(Basis::Memory) => "survey".into(),
+        Action::Survey(Basis::Disks { .. }) => "survey the disk".into(),
         Action::Ask(to, Ask::PreVote { term, .. }) => format!("ask {to} for a pre-vote for {term}"),
         Action::Ask(to, Ask::Promise { term, .. }) => format!("ask {to} to promise {term}"),
+        Action::Ask(to, Ask::Recall { term, recall, .. }) => {
+            format!("ask {to} for {term}, from disks: {recall:?}").to_lowercase()
+        }
         Action::Ask(to, Ask::Members { members }) => format!("ask {to} to keep {}", list(members)),
         Action::Ask(to, ask) => format!("ask {to}: {ask:?}"),
         Action::Answer(_, Answer::PreVote { yes, .. }) => if *yes { "yes" } else { "no" }.into(),

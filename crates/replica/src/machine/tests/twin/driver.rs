@@ -142,7 +142,7 @@ impl World {
             // What a replica looks at ahead of time is the driver's affair.
             Action::CaughtUp(_) => {}
             Action::Agreed(members) => self.judge.agrees(&members),
-            Action::Survey => {
+            Action::Survey(_) => {
                 let report = self.survey(replica);
                 self.tell(replica, Event::Surveyed(report));
             }
@@ -221,7 +221,7 @@ impl World {
         let sync = replica.machine.sync().unwrap_or_default();
         let extent = |stream| Extent { floor: 0, len: replica.memory.len(sync, stream) };
         let streams = if sync == Term::ZERO { 0 } else { STREAMS };
-        ReplicaReport { sync, reclaimed: 0, unix: 0, streams: (0..streams).map(extent).collect() }
+        ReplicaReport { sync, reclaimed: 0, unix: 0, disk: None, streams: (0..streams).map(extent).collect() }
     }
 
     fn answer(&mut self, replica: usize, to: ReplicaId, answer: Answer) {
@@ -423,7 +423,10 @@ impl World {
             Answer::Report { term, report } if !self.rules.base_only => {
                 let sync = self.replicas[replica].machine.sync().unwrap_or_default();
                 let streams = if sync == report.sync { report.streams } else { Vec::new() };
-                Answer::Report { term, report: ReplicaReport { sync, reclaimed: 0, unix: 0, streams } }
+                Answer::Report {
+                    term,
+                    report: ReplicaReport { sync, reclaimed: 0, unix: 0, disk: None, streams },
+                }
             }
             other => other,
         }
