@@ -100,6 +100,10 @@ const MUTANTS: &[(&str, Finder)] = &[
         "NotedAlone",
         Test("longarm-group", "durable::gate::tests::in_async_mode_a_majority_of_the_disks_sets_the_limits"),
     ),
+    (
+        "ScrubBeyond",
+        Test("longarm-group", "durable::tests::what_rots_in_the_file_is_written_again_from_memory"),
+    ),
     ("NoSync", Test("longarm-group", "vote_store::tests::what_is_kept_is_on_disk_when_it_is_said_to_be")),
     ("KeepWriters", Test("longarm-group", "inbound::tests::a_leader_that_begins_anew_has_no_older_writers")),
     ("NoEntering", Test("longarm-group", "inbound::tests::entering::a_fence_waits_for_who_is_being_let_in")),

@@ -82,6 +82,8 @@ pub enum Mutant {
     ShareDisk,
     /// The window goes by the disk of the leader alone (D2).
     NotedAlone,
+    /// The scrub takes what is not to be in the file yet for lost (D9).
+    ScrubBeyond,
     /// What a replica promised is not yet on disk when it says so (L2).
     NoSync,
     /// A leader that syncs a follower anew finds its own older connections there (M1).

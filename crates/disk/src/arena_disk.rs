@@ -196,6 +196,32 @@ impl<M: Medium> ArenaDisk<M> {
         self.medium.read(at, into).map_err(|error| DiskError::io("read", self.medium.path(), error))
     }
 
+    /// Reads bytes of segments from where they outlive a loss of power. An error is of these bytes alone.
+    pub fn read_back(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.medium.read_back(self.place(offset, into.len()), into)
+    }
+
+    /// Whether the page of the table with the line of a segment is there as it was written. If not, it is
+    /// written with those that change. One that is on its way is not looked at.
+    pub fn check_page(&mut self, segment: u32) -> bool {
+        let Some((number, at)) = self.table.counts(segment) else { return true };
+        let mut bytes = vec![0; PAGE_BYTES as usize];
+        let is_whole = self.medium.read_back(at, &mut bytes).is_ok() && self.table.is_copy(number, &bytes);
+        if !is_whole {
+            self.table.change(number);
+        }
+        is_whole
+    }
+
+    /// Whether the note that counts is there as it was written.
+    pub fn has_note(&self, note: &Note) -> bool {
+        let number = self.notes.synced();
+        let (at, mut block) = (note_at(number), vec![0; NOTE_BYTES as usize]);
+        let is_read = self.medium.read_back(at, &mut block).is_ok();
+        let found = Note::decode(at, &block).map(|found| Note { number: note.number, ..found });
+        is_read && found.as_ref() == Some(note)
+    }
+
     /// Writes a note, and gives it its number.
     pub fn write_note(&mut self, note: &Note) -> Result<(), DiskError> {
         let numbered = Note { number: self.notes.write(), ..note.clone() };

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation};
 use rustix::io::Errno;
 
 use crate::error::DiskError;
@@ -89,6 +89,13 @@ impl Medium for FileMedium {
 
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(into, at)
+    }
+
+    fn read_back(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        // Pages that are not written yet stay; those that are come from the device.
+        let len = std::num::NonZeroU64::new(into.len() as u64);
+        rustix::fs::fadvise(&self.file, at, len, Advice::DontNeed)?;
+        self.read(at, into)
     }
 }
 

@@ -20,6 +20,11 @@ pub trait Medium: Send + Sync {
 
     /// Reads all of these bytes.
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()>;
+
+    /// Reads all of these bytes from where they outlive a loss of power, not from what memory has of them.
+    fn read_back(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        self.read(at, into)
+    }
 }
 
 impl<M: Medium + ?Sized> Medium for Box<M> {
@@ -41,5 +46,9 @@ impl<M: Medium + ?Sized> Medium for Box<M> {
 
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
         (**self).read(at, into)
+    }
+
+    fn read_back(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        (**self).read_back(at, into)
     }
 }

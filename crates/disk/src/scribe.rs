@@ -142,6 +142,22 @@ impl<M: Medium> Scribe<M> {
         self.disk
     }
 
+    /// The file, to be looked over: what is written to it says nothing new.
+    pub fn disk_mut(&mut self) -> &mut ArenaDisk<M> {
+        &mut self.disk
+    }
+
+    /// The term whose entries the floors count.
+    pub fn term(&self) -> Term {
+        self.term
+    }
+
+    /// Writes the note that counts once more.
+    pub fn renew_note(&mut self) -> Result<(), DiskError> {
+        self.disk.write_note(&self.noted.note)?;
+        self.disk.sync()
+    }
+
     /// The line of a segment changed: it was claimed, or freed.
     pub fn name_line(&mut self, segment: u32, line: &Line) {
         self.disk.set_line(segment, line);

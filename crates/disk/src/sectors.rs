@@ -70,6 +70,25 @@ impl SectorMedium {
         self.lock().left = Some(left);
     }
 
+    /// Bits of a byte that was synced change by themselves. The byte that is there then.
+    pub fn rot(&self, at: u64, bits: u8) -> u8 {
+        let byte = &mut self.lock().durable[at as usize];
+        *byte ^= bits;
+        *byte
+    }
+
+    /// The first byte from a place on, among so many, that was synced and is not zero.
+    pub fn find_synced(&self, from: u64, most: u64) -> Option<u64> {
+        let state = self.lock();
+        let until = (from + most).min(self.bytes);
+        (from..until).find(|at| state.durable[*at as usize] != 0)
+    }
+
+    /// A byte as it was synced.
+    pub fn synced(&self, at: u64) -> u8 {
+        self.lock().durable[at as usize]
+    }
+
     /// How often it was synced.
     pub fn syncs(&self) -> u64 {
         self.lock().syncs

@@ -23,6 +23,11 @@ impl Sequence {
         self.written
     }
 
+    /// The number of what is surely there.
+    pub fn synced(&self) -> u64 {
+        self.synced
+    }
+
     /// What was written is there.
     pub fn sync(&mut self) {
         self.synced = self.written;

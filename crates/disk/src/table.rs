@@ -80,6 +80,26 @@ impl TablePages {
         all
     }
 
+    /// The page that has the line of a segment: where the copy is that counts, if it is what the page says
+    /// now.
+    pub fn counts(&self, segment: u32) -> Option<(u64, u64)> {
+        let number = place(segment).0 as u64;
+        let copy = self.pages[number as usize].sequence.synced() % COPIES;
+        let is_there = !self.changed.contains(&number) && !self.written.contains(&number);
+        is_there.then(|| (number, page_at(number, copy)))
+    }
+
+    /// Whether this is the copy of a page that counts.
+    pub fn is_copy(&self, number: u64, bytes: &[u8]) -> bool {
+        let page = &self.pages[number as usize];
+        bytes == encode(number, page)
+    }
+
+    /// A page is to be written.
+    pub fn change(&mut self, number: u64) {
+        self.changed.insert(number);
+    }
+
     /// What was written is there.
     pub fn synced(&mut self) {
         for number in std::mem::take(&mut self.written) {

@@ -13,6 +13,7 @@ use longarm_replica::Timing;
 
 use crate::durable::directory::{Directory, Identity};
 use crate::durable::options::{Durability, Durable};
+use crate::durable::scrub::Scrubbing;
 use crate::options::{GroupOptions, StartError};
 use crate::vote_store::{Promise, VoteStore};
 
@@ -67,11 +68,12 @@ impl GroupOptions {
         dir: &Path,
         durability: Durability,
         accept_damage: bool,
+        scrubbing: Scrubbing,
     ) -> Result<GroupOptions, StartError> {
         let directory = Arc::new(Directory::open(dir)?);
         let Identity { id, sum_key, hash_key } = directory.identity;
         let vote_store = directory.vote_store()?;
-        let durable = Some(Durable { durability, disk: directory, accept_damage });
+        let durable = Some(Durable { durability, disk: directory, accept_damage, scrubbing });
         let alone = GroupOptions::alone(address, lease)?;
         Ok(GroupOptions { id, sum_key, hash_key, vote_store, durable, ..alone })
     }

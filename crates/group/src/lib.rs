@@ -65,6 +65,7 @@ pub use durable::look::{DirectoryReport, EntryAt, Look, LookError, look};
 pub use durable::new_directory::NewDirectory;
 pub use durable::options::{DiskSource, Durability, Durable, ReplicaDisk};
 pub use durable::replica_directory::ReplicaDirectory;
+pub use durable::scrub::Scrubbing;
 pub use follower::SharedReleases;
 pub use held::{Contents, Held, Versions};
 pub use inbound::{CONNECTIONS_MAX, Inbound};

@@ -85,6 +85,13 @@ pub struct DiskStats {
     pub sync_us_p99: u32,
     /// The slowest.
     pub sync_us_max: u32,
+    /// How often the whole file was looked over since this term began.
+    pub scrub_passes: u64,
+    /// Bytes that were read back for that.
+    pub scrub_bytes: u64,
+    /// Entries, pages of the table and notes that were not there any more as they had been written, and are
+    /// again.
+    pub scrub_repaired: u64,
     /// Why no write is taken any more.
     pub failed: Option<String>,
 }

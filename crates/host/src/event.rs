@@ -57,6 +57,11 @@ pub enum Observation {
         /// The replicas of the group, in this term.
         members: Vec<ReplicaId>,
     },
+    /// A replica wrote parts of its file again that were not there any more as they had been written.
+    Repaired {
+        /// How many.
+        parts: u64,
+    },
     /// The set of replicas that a leader wants the group to have, or that the group has, is on disk (M14).
     Kept {
         /// The leader's term.

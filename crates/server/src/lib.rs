@@ -47,8 +47,8 @@ pub use longarm_fabric::Member;
 pub use longarm_group::{
     Changed, Contents, DirectoryReport, DiskSource, DiskStats, Durability, Durable, EntryAt, FileVoteStore,
     FollowerStats, GroupOptions, GroupStats, Held, KeepUp, Log, LogLine, Look, LookError, Moved, Notice,
-    Operator, OrderError, Promise, ReplicaDirectory, ReplicaDisk, StartError, TakeoverStats, Versions,
-    VoteStore, look,
+    Operator, OrderError, Promise, ReplicaDirectory, ReplicaDisk, Scrubbing, StartError, TakeoverStats,
+    Versions, VoteStore, look,
 };
 pub use longarm_replica::Timing;
 pub use longarm_wire::{Deny, Members, Stay};

@@ -8,7 +8,7 @@ use longarm_engine::Eviction;
 use longarm_fabric::tcp::Tls;
 use longarm_fabric::verbs::Verbs;
 use longarm_fabric::{Address, Login, PeerRole, ring};
-use longarm_group::{CoreOptions, Durability, GroupOptions, KeepUp, Log, StartError};
+use longarm_group::{CoreOptions, Durability, GroupOptions, KeepUp, Log, Scrubbing, StartError};
 use longarm_index::hash::{Discipline, SlotKind};
 
 /// Pages behind the memory.
@@ -99,6 +99,8 @@ pub struct DataOptions {
     pub durability: Durability,
     /// Whether to start without what is damaged.
     pub accept_damage: bool,
+    /// How its file is looked over while the server runs.
+    pub scrubbing: Scrubbing,
 }
 
 impl Default for ServerOptions {

@@ -81,8 +81,8 @@ impl Server {
             let (address, lease) = (&options.addresses[0], options.lease);
             let group = match &options.data {
                 Some(data) => {
-                    let DataOptions { dir, durability, accept_damage } = data;
-                    GroupOptions::in_directory(address, lease, dir, *durability, *accept_damage)?
+                    let &DataOptions { ref dir, durability, accept_damage, scrubbing } = data;
+                    GroupOptions::in_directory(address, lease, dir, durability, accept_damage, scrubbing)?
                 }
                 None => GroupOptions::alone(address, lease)?,
             };

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_base::Nanos;
+use longarm_base::limits::SEGMENT_BYTES;
 use longarm_base::random::SplitMix64;
-use longarm_disk::layout::file_bytes;
+use longarm_disk::layout::{HEADER_BYTES, file_bytes};
 use longarm_disk::{ArenaDisk, DiskError, Found, Medium, SectorMedium, Shape};
 use longarm_host::Mutex;
-use longarm_server::{DiskSource, Durability, ReplicaDisk};
+use longarm_server::{DiskSource, Durability, ReplicaDisk, Scrubbing};
 
 /// What a seed draws of disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct DiskPlan {
     pub sync: Nanos,
     /// One sync in some takes less than this.
     pub stall: Nanos,
+    /// Files are looked over all the time; else never.
+    pub scrubs: bool,
 }
 
 /// One sync in so many stalls.
@@ -35,6 +38,7 @@ impl DiskPlan {
             durability: if loses { Durability::Async { window } } else { Durability::Sync },
             sync: Nanos(20_000 + chance.below(2_000_000)),
             stall: Nanos(1 + chance.below(200_000_000)),
+            scrubs: false,
         }
     }
 
@@ -56,12 +60,21 @@ pub struct Drive {
 struct State {
     sectors: Option<SectorMedium>,
     chance: SplitMix64,
+    /// Bytes that changed by themselves: where, and what they are then.
+    rots: Vec<(u64, u8)>,
 }
 
 impl Drive {
     /// An empty disk.
     pub fn new(plan: DiskPlan, seed: u64) -> Drive {
-        Drive { plan, state: Arc::new(Mutex::new(State { sectors: None, chance: SplitMix64::new(seed) })) }
+        Drive {
+            plan,
+            state: Arc::new(Mutex::new(State {
+                sectors: None,
+                chance: SplitMix64::new(seed),
+                rots: Vec::new(),
+            })),
+        }
     }
 
     /// What an acknowledged write outlives.
@@ -69,9 +82,34 @@ impl Drive {
         self.plan.durability
     }
 
+    /// How the file is looked over.
+    pub fn scrubbing(&self) -> Scrubbing {
+        match self.plan.scrubs {
+            true => Scrubbing { rate: 64 << 20, every: Duration::from_millis(50) },
+            false => Scrubbing::NONE,
+        }
+    }
+
+    /// A byte changes by itself. Whether there is one.
+    pub fn rot(&self, seed: u64) -> bool {
+        let State { sectors: Some(sectors), rots, .. } = &mut *self.state.lock() else { return false };
+        let mut chance = SplitMix64::new(seed);
+        let from = HEADER_BYTES + chance.below(sectors.bytes() - HEADER_BYTES);
+        let Some(at) = sectors.find_synced(from, SEGMENT_BYTES) else { return false };
+        rots.push((at, sectors.rot(at, 1 << chance.below(8))));
+        true
+    }
+
+    /// Whether such a byte is still what it became.
+    pub fn is_rotten(&self) -> bool {
+        let State { sectors: Some(sectors), rots, .. } = &mut *self.state.lock() else { return false };
+        rots.retain(|(at, byte)| sectors.synced(*at) == *byte);
+        !rots.is_empty()
+    }
+
     /// The power is lost.
     pub fn lose_power(&self) {
-        let State { sectors, chance } = &mut *self.state.lock();
+        let State { sectors, chance, .. } = &mut *self.state.lock();
         if let Some(sectors) = sectors {
             sectors.lose_power(chance.draw());
         }

@@ -99,6 +99,13 @@ pub enum What {
         /// How long the first of them is down; each of the others a little longer.
         time: Nanos,
     },
+    /// A byte of what a replica keeps on its disk changes by itself.
+    Rot {
+        /// Which.
+        server: u32,
+        /// Says which byte.
+        seed: u64,
+    },
     /// A replica loses its memory and its disk, unless as many replicas have lost their memory as a group can
     /// bear, or another replica has lost its disk and is not in sync since.
     Reformat {
@@ -169,6 +176,8 @@ pub struct Strength {
     pub stalls: bool,
     /// Whether all replicas lose their power at once.
     pub power: bool,
+    /// Whether bytes on disks change by themselves.
+    pub rots: bool,
 }
 
 /// A calendar is set by less than two to this power milliseconds, ahead or behind.
@@ -190,7 +199,8 @@ impl Strength {
         let (pauses, cuts) = (self.pause > Nanos(0), self.cut > Nanos(0));
         let kinds = [pauses, cuts, self.crashes, self.moves, self.changes, self.ends];
         let (strands, slow) = (self.strand > Nanos(0), self.slow > Nanos(0));
-        let others = [strands, slow, self.traps, self.reformats, self.dates, self.stalls, self.power];
+        let others =
+            [strands, slow, self.traps, self.reformats, self.dates, self.stalls, self.power, self.rots];
         let kinds = kinds.into_iter().chain(others).collect::<Vec<_>>();
         let kinds: Vec<_> = (0..kinds.len()).filter(|&kind| kinds[kind]).collect();
         let (mut faults, mut at) = (Vec::new(), Nanos(0));
@@ -225,7 +235,8 @@ impl Strength {
                 }
                 10 => draw_date(machines.any_server(chance), chance),
                 11 => draw_stall(chance),
-                _ => What::Power { time: Nanos(chance.below(DOWN)) },
+                12 => What::Power { time: Nanos(chance.below(DOWN)) },
+                _ => What::Rot { server: machines.any_server(chance), seed: chance.draw() },
             };
             faults.push(Fault { at, what });
         }
@@ -301,6 +312,7 @@ impl std::fmt::Display for Fault {
             What::Power { time } => {
                 write!(f, "all nodes lose their power and are down for {:.1} ms and more", millis(*time))
             }
+            What::Rot { server, .. } => write!(f, "a byte on the disk of node {server} changes by itself"),
             What::Reformat { server, time } => {
                 write!(f, "node {server} loses memory and disk and is down for {:.1} ms", millis(*time))
             }

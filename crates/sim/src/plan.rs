@@ -18,6 +18,8 @@ use crate::scenario::Scenario;
 use crate::workload::{FILLED, Load};
 use crate::world::Drift;
 
+/// In one of so many seeds servers that keep their data look over it all the time.
+const SCRUBBED: u64 = 4;
 /// The longest time for which faults strike. Clients that are done earlier end it.
 pub const SAFETY: Nanos = Nanos::from_millis(3_000);
 /// How long sessions are kept: longer than a run, or a little longer than the timeout of clients.
@@ -75,6 +77,8 @@ pub struct Plan {
     pub ordered: Ordered,
     /// The disks of servers that keep their data.
     pub disk: Option<DiskPlan>,
+    /// Bytes on them change by themselves.
+    pub rots: bool,
     /// How long a disk takes to keep a promise.
     pub fsync: Nanos,
     /// Heartbeats, promises, elections of a group.
@@ -95,7 +99,11 @@ const DRIFT_MOST: u64 = 5_000;
 impl Plan {
     /// The plan that a seed draws from a scenario.
     pub fn of(scenario: &Scenario, seed: u64) -> Plan {
-        Plan::draw(scenario, &mut SplitMix64::new(seed))
+        let mut plan = Plan::draw(scenario, &mut SplitMix64::new(seed));
+        // Not drawn, so that every other seed is as it was before there was a scrub.
+        let scrubs = scenario.rots || seed % SCRUBBED == 2;
+        plan.disk = plan.disk.map(|disk| DiskPlan { scrubs, ..disk });
+        plan
     }
 
     /// Whether nothing goes wrong; orders of the operator are no faults. A disk that stalls is one.
@@ -176,6 +184,7 @@ impl Plan {
             preempts: scenario.stalls,
             ordered: Ordered::None,
             disk: None,
+            rots: scenario.rots,
             fsync,
             timing,
             clocks: (0..servers + clients + u32::from(operated)).map(|_| clock(chance)).collect(),
@@ -249,10 +258,12 @@ fn draw_timing(chance: &mut SplitMix64) -> Timing {
 /// How hard each fault strikes that the scenario has.
 fn draw_strength(scenario: &Scenario, chance: &mut SplitMix64) -> Strength {
     let Scenario { pauses, cuts, crashes, moves, changes, ends, .. } = *scenario;
-    let Scenario { strands, slow, traps, reformats, dates, stalls, .. } = *scenario;
-    let power = scenario.durable && scenario.group;
-    let faults =
-        [pauses, cuts, crashes, moves, changes, ends, strands, slow, traps, reformats, dates, stalls, power];
+    let Scenario { strands, slow, traps, reformats, dates, stalls, rots, .. } = *scenario;
+    let power = scenario.durable && scenario.group && !scenario.rots;
+    let faults = [
+        pauses, cuts, crashes, moves, changes, ends, strands, slow, traps, reformats, dates, stalls, power,
+        rots,
+    ];
     let any = faults.contains(&true);
     let cut_longest = if scenario.group { 400_000_000 } else { 80_000_000 };
     // A change demands that all replicas are in sync, and five are so less often.
@@ -278,6 +289,7 @@ fn draw_strength(scenario: &Scenario, chance: &mut SplitMix64) -> Strength {
         dates,
         stalls,
         power,
+        rots,
     }
 }
 

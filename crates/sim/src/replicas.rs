@@ -146,6 +146,18 @@ impl Servers {
         }
     }
 
+    /// A byte of what a server keeps changes by itself. Whether there is one, and the server has read all
+    /// that it kept.
+    pub fn rot(&self, node: u32, seed: u64) -> bool {
+        let has_started = !self.standing[node as usize].borrow().is_empty();
+        has_started && self.drives.get(node as usize).is_some_and(|drive| drive.rot(seed))
+    }
+
+    /// Whether that was not written again since.
+    pub fn is_rotten(&self, node: u32) -> bool {
+        self.drives.get(node as usize).is_some_and(|drive| drive.is_rotten())
+    }
+
     /// Whether servers keep their data.
     pub fn keeps(&self) -> bool {
         !self.drives.is_empty()
@@ -383,6 +395,7 @@ impl Servers {
                 durability: drive.durability(),
                 disk: drive.clone(),
                 accept_damage: false,
+                scrubbing: drive.scrubbing(),
             }),
         }
     }

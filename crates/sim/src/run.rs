@@ -351,11 +351,13 @@ impl Run {
                 }
                 loses
             }
-            What::Power { time } => {
-                let up: Vec<_> = (0..self.plan.servers).filter(|&server| !self.is_down(server)).collect();
-                let later = |server: &u32| Nanos(time.0 * (4 + u64::from(*server)) / 4);
-                up.iter().for_each(|server| self.lose(*server, later(server)));
-                !up.is_empty()
+            What::Power { time } => self.lose_all(*time),
+            What::Rot { server, seed } => {
+                let rots = !self.is_down(*server) && self.servers.rot(*server, *seed);
+                if rots {
+                    self.judge.iter().for_each(|judge| judge.borrow_mut().rotted());
+                }
+                rots
             }
             What::Reformat { server, time } => {
                 self.forget_the_synced();
@@ -430,7 +432,8 @@ impl Run {
     fn is_to_lose(&mut self, server: u32) -> bool {
         self.forget_the_synced();
         if self.servers.keeps() {
-            return !self.is_down(server);
+            // It would not start: memory is what it can be repaired from.
+            return !self.is_down(server) && !self.servers.is_rotten(server);
         }
         let again = self.lost.contains(&server);
         if self.is_down(server) || (!again && !self.can_bear(server)) {
@@ -462,6 +465,14 @@ impl Run {
         self.world.crash(server);
         self.servers.lose_power(server);
         self.down.push((self.world.time() + time, server));
+    }
+
+    /// All replicas lose their power. Whether one had it.
+    fn lose_all(&mut self, time: Nanos) -> bool {
+        let up: Vec<_> = (0..self.plan.servers).filter(|&server| !self.is_down(server)).collect();
+        let later = |server: &u32| Nanos(time.0 * (4 + u64::from(*server)) / 4);
+        up.iter().for_each(|server| self.lose(*server, later(server)));
+        !up.is_empty()
     }
 
     /// Whether the group goes on if this replica, too, loses its memory, whichever set of replicas it has.

@@ -54,6 +54,8 @@ pub struct Scenario {
     /// Servers keep their data on disks whose syncs take their time. They lose their power where replicas
     /// crash, a group also all at once, and come back with what their disks have.
     pub durable: bool,
+    /// Bytes on their disks change by themselves.
+    pub rots: bool,
     /// They acknowledge from memory, and may lose the last writes if all lose their memory.
     pub loses: bool,
     /// The index of a server alone replaces records out of place.
@@ -86,6 +88,7 @@ impl Scenario {
         narrow: false,
         lone: false,
         durable: false,
+        rots: false,
         loses: false,
         out_of_place: false,
     };
@@ -367,6 +370,17 @@ pub const SCENARIOS: &[Scenario] = &[
         about: "that, and everything at once that may strike a group",
         durable: true,
         ..Scenario::GROUP_ALL
+    },
+    Scenario {
+        name: "rot",
+        about: "replicas that keep their data, bytes of which change by themselves; crashes and pauses",
+        weather: true,
+        pauses: true,
+        group: true,
+        crashes: true,
+        durable: true,
+        rots: true,
+        ..Scenario::CALM
     },
     Scenario {
         name: "async-group",

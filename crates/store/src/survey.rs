@@ -18,10 +18,11 @@
 
 use std::ops::Range;
 
+use longarm_base::limits::LINE;
 use longarm_base::{Csn, EntryRef, Term};
 use longarm_memory::{OwnedWords, SumKey, Words};
 
-use crate::object::{Entry, layout};
+use crate::object::{Entry, layout, total_len};
 use crate::segment::layout::segment_at;
 use crate::segment::{ArenaGeometry, Line, LineError, extent};
 use crate::written::written;
@@ -175,6 +176,25 @@ impl SegmentUse {
                     let (csn, ..) = layout::split_version(memory.load(offset + layout::VERSION));
                     visit(offset, Room::Broken { csn, position: memory.load(offset + layout::POSITION) });
                 }
+            }
+        }
+    }
+
+    /// Shows the rooms in which an entry of this use ought to be, by what they say of themselves, unverified:
+    /// where each is, the position of its entry, and how many bytes that has.
+    pub fn unverified(&self, memory: &dyn Words, visit: &mut dyn FnMut(u64, u64, u64)) {
+        let (room, rooms) = self.line.rooms();
+        for i in written(memory, self.segment, room, rooms, 0) {
+            let offset = segment_at(self.segment) + i * room;
+            if memory.load(offset + layout::SUM) == 0 || !self.line.marks(memory, offset) {
+                continue;
+            }
+            let mut header = [0; LINE as usize];
+            memory.copy_out(offset, &mut header);
+            if let Ok(len) = total_len(&header)
+                && u64::from(len) <= room
+            {
+                visit(offset, memory.load(offset + layout::POSITION), u64::from(len));
             }
         }
     }

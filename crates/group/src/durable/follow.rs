@@ -20,6 +20,7 @@ use std::time::Duration;
 use longarm_base::{EntryRef, Nanos, Term};
 use longarm_disk::{DiskError, Mark, Medium, Scribe, covers};
 use longarm_fabric::{Channel, QueuePair, SetupError};
+use longarm_host::observe::{Observation, observe};
 use longarm_host::{Thread, now, sleep};
 use longarm_memory::{Mapped, Words};
 use longarm_replica::page;
@@ -32,6 +33,7 @@ use longarm_wire::{DiskMark, DiskReply};
 use crate::OWN_HEADER;
 use crate::checked_arena::CheckedArena;
 use crate::durable::options::Durability;
+use crate::durable::scrub::{self, Scrub, Scrubbing};
 use crate::durable::settle::{KeptDisk, Unsettled};
 use crate::durable::slot::DiskSlot;
 use crate::log::Log;
@@ -73,6 +75,7 @@ pub(crate) struct FollowSeed<Q> {
     pub term: Term,
     /// What an acknowledged write outlives.
     pub durability: Durability,
+    pub scrubbing: Scrubbing,
     pub arena: CheckedArena<Mapped>,
     pub page: Mapped,
     pub slot: Arc<DiskSlot>,
@@ -216,14 +219,7 @@ impl<Q: QueuePair> FollowScribe<Q> {
         let first = self.first_mark(&mut desk)?;
         let worth = || !self.is_stopped();
         let Some(mut kept) = self.seed.slot.take(now() + PATIENCE, worth) else {
-            if self.seed.slot.has_failed() {
-                desk.say(&DiskReply { failed: true, ..DiskReply::default() }.encode())?;
-                // The leader hears of it before the connection ends.
-                while !self.is_stopped() && desk.take(DiskMark::decode).is_ok() {
-                    self.channel.wait(IDLE);
-                }
-            }
-            return Err(Trouble::Away);
+            return self.say_lost(&mut desk);
         };
         let (streams, segments) = (first.written.len(), kept.disk.shape().segments as usize);
         let floors: Vec<u64> = (0..streams).map(|at| self.seed.page.load(page::floor_at(at))).collect();
@@ -244,6 +240,8 @@ impl<Q: QueuePair> FollowScribe<Q> {
             arena: &self.seed.arena,
             stopped: &|| self.is_stopped(),
             note_every: note_every(self.seed.durability),
+            scrub: Scrub::new(self.seed.scrubbing),
+            log: &self.seed.log,
             desk,
             scribe,
             uses: vec![None; segments],
@@ -281,6 +279,18 @@ impl<Q: QueuePair> FollowScribe<Q> {
         Err(trouble)
     }
 
+    /// Says that the file is lost, if it is.
+    fn say_lost(&self, desk: &mut PeerChannel<Q>) -> Result<(), Trouble> {
+        if self.seed.slot.has_failed() {
+            desk.say(&DiskReply { failed: true, ..DiskReply::default() }.encode())?;
+            // The leader hears of it before the connection ends.
+            while !self.is_stopped() && desk.take(DiskMark::decode).is_ok() {
+                self.channel.wait(IDLE);
+            }
+        }
+        Err(Trouble::Away)
+    }
+
     fn first_mark(&self, desk: &mut PeerChannel<Q>) -> Result<DiskMark, Trouble> {
         let until = now() + PATIENCE;
         loop {
@@ -313,6 +323,8 @@ struct Writing<'a, Q> {
     stopped: &'a dyn Fn() -> bool,
     /// The time between two notes.
     note_every: Nanos,
+    scrub: Scrub,
+    log: &'a Log,
     desk: PeerChannel<Q>,
     scribe: Scribe<Box<dyn Medium>>,
     /// By segment: the use whose line was named.
@@ -372,7 +384,21 @@ impl<Q: QueuePair> Writing<'_, Q> {
                 self.noted = begun;
             }
         }
-        self.reply()
+        self.reply()?;
+        self.scrub()
+    }
+
+    /// Looks over a piece of the file, once all of the term is there.
+    fn scrub(&mut self) -> Result<(), Trouble> {
+        if !self.is_noted() {
+            return Ok(());
+        }
+        let repaired = self.scrub.step(self.arena, &mut self.scribe, self.stopped)?;
+        if repaired > 0 {
+            observe(|| Observation::Repaired { parts: repaired });
+            self.log.say(&scrub::told(repaired));
+        }
+        Ok(())
     }
 
     /// Names the entries that came since, as far as they are here.
@@ -456,7 +482,7 @@ impl<Q: QueuePair> Writing<'_, Q> {
         let due = !self.scribe.is_settled();
         let limit = if due { Duration::from_nanos(self.note_every.0) } else { IDLE };
         if self.desk.may_sleep() {
-            channel.wait(limit);
+            channel.wait(self.scrub.rest(limit));
         }
     }
 }

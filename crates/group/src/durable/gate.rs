@@ -23,6 +23,7 @@ use longarm_store::progress::layout::DIRECTORY;
 
 use super::coverage::Coverage;
 use super::options::Durability;
+use super::scrub::Scrubbed;
 use crate::stats::DiskStats;
 
 /// Positions of a stream that the scribe may be behind before the stream waits. The maintenance thread looks
@@ -111,6 +112,7 @@ struct Figures {
     bytes: u64,
     /// The last durations of syncs, in microseconds.
     last: Vec<u32>,
+    scrubbed: Scrubbed,
     failed: Option<String>,
 }
 
@@ -328,6 +330,11 @@ impl DiskGate {
         }
     }
 
+    /// What of the file was looked over so far.
+    pub(crate) fn set_scrubbed(&self, scrubbed: Scrubbed) {
+        self.figures.lock().scrubbed = scrubbed;
+    }
+
     /// The figures, for people.
     pub fn stats(&self) -> DiskStats {
         let figures = self.figures.lock();
@@ -346,6 +353,9 @@ impl DiskGate {
             sync_us_p50: at(50).unwrap_or(0),
             sync_us_p99: at(99).unwrap_or(0),
             sync_us_max: at(100).unwrap_or(0),
+            scrub_passes: figures.scrubbed.passes,
+            scrub_bytes: figures.scrubbed.bytes,
+            scrub_repaired: figures.scrubbed.repaired,
             failed: figures.failed.clone(),
         }
     }

@@ -10,6 +10,7 @@
 //!   written. [`follow`]: the scribe of a follower, which reports at the leader's [`desk`].
 //! - [`new_directory`]: a directory that is made of a backup. [`look`]: a directory that is looked at, and
 //!   not changed.
+//! - [`scrub`]: the scribes look over what is in the file, and write again what is not there any more.
 //! - [`gate`]: what these threads and those of the term share: how much is on disk, and until when more may
 //!   be written; by [`coverage`], how far the disks of the group are. [`trim`]: a memory goes back to what
 //!   its disk has.
@@ -28,6 +29,7 @@ pub(crate) mod options;
 mod owner_file;
 pub(crate) mod replica_directory;
 pub(crate) mod scribe;
+pub(crate) mod scrub;
 pub(crate) mod settle;
 pub(crate) mod slot;
 #[cfg(test)]

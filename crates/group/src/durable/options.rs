@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use longarm_disk::{ArenaDisk, DiskError, Found, Medium, Shape};
 
+use crate::durable::scrub::Scrubbing;
+
 /// What an acknowledged write outlives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Durability {
@@ -47,4 +49,6 @@ pub struct Durable {
     pub disk: Arc<dyn DiskSource>,
     /// Whether to start without what is damaged.
     pub accept_damage: bool,
+    /// How its file is looked over while it runs.
+    pub scrubbing: Scrubbing,
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use longarm_base::{Csn, Mutant, Nanos, ReplicaId, Term};
 use longarm_disk::{DiskError, Mark, Medium, Scribe};
 use longarm_fabric::Channel;
+use longarm_host::observe::{Observation, observe};
 use longarm_host::{AdaptiveSpin, Mutex, Thread, now};
 use longarm_memory::{Mapped, Words};
 use longarm_replica::Group;
@@ -23,7 +24,8 @@ use crate::checked_arena::CheckedArena;
 use crate::common::Core;
 use crate::durable::feed::Feed;
 use crate::durable::gate::DiskGate;
-use crate::durable::options::Durability;
+use crate::durable::options::{Durability, Durable};
+use crate::durable::scrub::{self, Scrub, Scrubbing};
 use crate::durable::settle::{KeptDisk, Unsettled};
 use crate::leader_term::LeaderTerm;
 use crate::options::StartError;
@@ -47,6 +49,7 @@ type DiskWriter = Scribe<Box<dyn Medium>>;
 /// A disk that is ready for a term, and the gate of its streams.
 pub(crate) struct Begun {
     scribe: DiskWriter,
+    scrubbing: Scrubbing,
     pub gate: Arc<DiskGate>,
 }
 
@@ -54,13 +57,13 @@ pub(crate) struct Begun {
 /// If the group has other replicas, their disks report at a desk that sleeps on the channel.
 pub(crate) fn begin(
     mut kept: KeptDisk,
-    durability: Durability,
+    durable: &Durable,
     term: Term,
     core: &Core,
     group: Group,
     desk: Option<Channel>,
 ) -> Result<Begun, DiskError> {
-    let first = moment(core, 0);
+    let (durability, first) = (durable.durability, moment(core, 0));
     let (ceiling, streams) = (first.ceiling, first.written.len());
     match kept.settle(&arena_of(core), term, vec![0; streams], &|| false) {
         Ok(()) => {}
@@ -71,7 +74,7 @@ pub(crate) fn begin(
     let scribe = Scribe::begin(kept.disk, term, durability == Durability::Sync, first)?;
     // Nothing of the term is written yet.
     gate.cover(group.me(), now(), ceiling);
-    Ok(Begun { scribe, gate })
+    Ok(Begun { scribe, scrubbing: durable.scrubbing, gate })
 }
 
 fn arena_of(core: &Core) -> CheckedArena<Mapped> {
@@ -108,7 +111,7 @@ impl ScribeHandle {
         leader: Arc<LeaderTerm<Q>>,
         me: ReplicaId,
     ) -> Result<ScribeHandle, StartError> {
-        let Begun { scribe, gate } = begun;
+        let Begun { scribe, scrubbing, gate } = begun;
         let engine = &leader.core.engine;
         let arena = arena_of(&leader.core);
         let progress = leader.core.lent.progress.as_ref().expect("a leader's streams say how far they are");
@@ -128,6 +131,7 @@ impl ScribeHandle {
             freeing: BTreeSet::new(),
             noted: now(),
             spin: AdaptiveSpin::new(SPIN),
+            scrub: Scrub::new(scrubbing),
         };
         let thread = Some(spawn("longarm-scribe", move || *kept.lock() = writing.run())?);
         Ok(ScribeHandle { gate, thread, disk })
@@ -160,13 +164,14 @@ struct Writing<Q> {
     /// When a note was last written.
     noted: Nanos,
     spin: AdaptiveSpin,
+    scrub: Scrub,
 }
 
 impl<Q> Writing<Q> {
     fn run(mut self) -> Option<KeptDisk> {
         loop {
             let stopped = self.gate.news.is_stopped();
-            let outcome = if stopped { self.end() } else { self.round() };
+            let outcome = if stopped { self.end() } else { self.round().and_then(|()| self.scrub()) };
             if let Err(error) = outcome {
                 let core = &self.leader.core;
                 core.log(&format!("{error}. No write is taken any more; what is in memory can be read"));
@@ -264,6 +269,17 @@ impl<Q> Writing<Q> {
         (asked.segments, asked.told)
     }
 
+    /// Looks over a piece of the file.
+    fn scrub(&mut self) -> Result<(), DiskError> {
+        let repaired = self.scrub.step(&self.arena, &mut self.scribe, &|| false)?;
+        self.gate.set_scrubbed(self.scrub.done());
+        if repaired > 0 {
+            observe(|| Observation::Repaired { parts: repaired });
+            self.leader.core.log(&scrub::told(repaired));
+        }
+        Ok(())
+    }
+
     /// Whether a segment waits for this disk.
     fn awaits_release(&self) -> bool {
         !self.leader.releases.lock().is_done(self.me)
@@ -285,7 +301,7 @@ impl<Q> Writing<Q> {
             }
         }
         if self.gate.may_sleep(|stream| progress[stream].written()) {
-            self.gate.news.sleep_unless_poked(every);
+            self.gate.news.sleep_unless_poked(self.scrub.rest(every));
             self.gate.awake();
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_base::{Csn, ReplicaId, Term};
-use longarm_disk::layout::{file_bytes, segments_at};
+use longarm_disk::layout::{file_bytes, note_at, page_at, segments_at};
 use longarm_disk::{ArenaDisk, DiskError, Found, Mark, Medium, Scribe, SectorMedium, Shape};
 use longarm_engine::testing::{TIMES, arena, engine_of, execute, memory, sums};
 use longarm_engine::{Engine, WorkerContext};
@@ -17,6 +17,7 @@ use longarm_wire::{Request, RequestKind};
 
 use super::load::{Loaded, load};
 use super::options::{DiskSource, Durability, Durable, ReplicaDisk};
+use super::scrub::{Scrub, Scrubbing};
 use super::settle::{KeptDisk, Unsettled};
 use super::slot::DiskSlot;
 use crate::checked_arena::CheckedArena;
@@ -117,7 +118,12 @@ fn load_from(
 ) -> Result<(CheckedArena<Mapped>, Loaded), StartError> {
     let fresh = CheckedArena { memory: arena(LIMIT), sums: sums() };
     let (durability, disk) = (Durability::Sync, Arc::new(Kept(medium, shape)));
-    let loaded = load(&fresh, &Durable { durability, disk, accept_damage }, 1, &Log::silent())?;
+    let loaded = load(
+        &fresh,
+        &Durable { durability, disk, accept_damage, scrubbing: Scrubbing::NONE },
+        1,
+        &Log::silent(),
+    )?;
     Ok((fresh, loaded))
 }
 
@@ -214,7 +220,12 @@ fn a_disk_that_holds_nothing_counts_for_a_founder_only() {
     let alone = GroupOptions::alone(&address, Duration::from_secs(1)).expect("options");
     let member = |replica| Member { replica: ReplicaId(replica), address: address.clone() };
     let disk = Arc::new(Kept(medium, shape));
-    let durable = Some(Durable { durability: Durability::Sync, disk, accept_damage: false });
+    let durable = Some(Durable {
+        durability: Durability::Sync,
+        disk,
+        accept_damage: false,
+        scrubbing: Scrubbing::NONE,
+    });
     let of_three = vec![member(0), member(1), member(2)];
     let options = GroupOptions { id: 1, members: of_three, durable, ..alone };
     let sync = |options: &GroupOptions, founded| {
@@ -226,6 +237,78 @@ fn a_disk_that_holds_nothing_counts_for_a_founder_only() {
     assert_eq!(sync(&options, true).expect("loaded"), Some(Term::ZERO));
     let alone = GroupOptions { members: vec![member(0)], ..options };
     assert_eq!(sync(&alone, false).expect("loaded"), Some(Term::ZERO), "nobody else had anything");
+}
+
+/// A byte of each kind rots: of an entry, of one that is superseded since, of a run, of the table, of the
+/// note.
+#[test]
+fn what_rots_in_the_file_is_written_again_from_memory() {
+    let mut leader = Leader::new(true);
+    for (key, len) in [(b"a", 100), (b"b", 2_000_000), (b"a", 50), (b"c", 10)] {
+        leader.put(key, len);
+    }
+    leader.batch();
+    leader.batch();
+    // Not named yet: what is not there is nobody's loss.
+    leader.put(b"d", 10);
+    let Leader { arena, engine: _engine, scribe, mut medium, shape, places, .. } = leader;
+    let arena = CheckedArena { memory: arena, sums: sums() };
+    let mut scribe = boxed(scribe, &medium, shape);
+    let whole = |medium: &SectorMedium| {
+        let mut bytes = vec![0; medium.bytes() as usize];
+        medium.read(0, &mut bytes).expect("read");
+        bytes
+    };
+    let before = whole(&medium);
+    let mut scrub = Scrub::new(Scrubbing { rate: 1 << 40, every: Duration::ZERO });
+    let mut pass = |scribe: &mut Scribe<Box<dyn Medium>>| {
+        let (passes, before) = (scrub.done().passes, scrub.done().repaired);
+        while scrub.done().passes == passes {
+            scrub.step(&arena, scribe, &|| false).expect("read and written");
+            longarm_host::sleep(Duration::from_micros(1_100));
+        }
+        scrub.done().repaired - before
+    };
+    assert_eq!(pass(&mut scribe), 0, "all is there");
+    let segments = segments_at(shape.segments.into()) - (1 << 20);
+    let entries = places[..4].iter().map(|place| segments + place + 45);
+    for at in entries.chain([segments + places[1] + 1_500_000]) {
+        let mut byte = [0];
+        medium.read(at, &mut byte).expect("read");
+        medium.write(at, &[byte[0] ^ 4]).expect("written");
+        medium.sync().expect("synced");
+        assert_eq!(pass(&mut scribe), 1, "at {at}");
+        assert_eq!(pass(&mut scribe), 0);
+        let differs = whole(&medium).iter().zip(&before).position(|(now, before)| now != before);
+        assert_eq!(differs, None, "at {at}");
+    }
+    // Both copies of what has two; the one that does not count is left alone.
+    let note = scribe.noted().note.clone();
+    for at in [note_at(0), note_at(1), page_at(0, 0), page_at(0, 1)] {
+        medium.write(at + 60, &[0xA5; 8]).expect("written");
+    }
+    medium.sync().expect("synced");
+    assert_eq!(pass(&mut scribe), 2);
+    scribe.batch(false, |_, _| unreachable!("no entry is named")).expect("written");
+    assert_eq!(pass(&mut scribe), 0);
+    drop(scribe);
+    let (disk, found) = ArenaDisk::open(medium, shape).expect("opened");
+    assert_eq!(found.note.map(|found| (found.floors, found.stable)), Some((note.floors, note.stable)));
+    assert!(disk.line(1).iter().any(|byte| *byte != 0));
+}
+
+/// The scribe of a term over the same sectors, on a medium of any kind.
+fn boxed(scribe: Scribe<SectorMedium>, medium: &SectorMedium, shape: Shape) -> Scribe<Box<dyn Medium>> {
+    let (floors, written) = (scribe.floors().to_vec(), scribe.floors().to_vec());
+    let stable = scribe.noted().note.stable;
+    drop(scribe.into_disk());
+    let (disk, _) = ArenaDisk::open(medium.clone(), shape).expect("opened");
+    let mut scribe = Scribe::go_on(disk.boxed(), TERM, true, floors);
+    scribe.mark(Mark { stable, ceiling: Csn(1 << 21), written, ..Mark::default() });
+    for with_note in [false, true] {
+        scribe.batch(with_note, |_, _| unreachable!("no entry is named")).expect("written");
+    }
+    scribe
 }
 
 /// A replica that still has its memory is to lead from its disk: then its memory is what a start would find.

@@ -27,7 +27,7 @@ impl<T: Transport> Node<T> {
         disk.slot.tell(&mut kept).map_err(failed)?;
         let desk = others.then(Channel::new).transpose().map_err(|error| error.to_string())?;
         let group = self.group();
-        let begun = scribe::begin(kept, durable.durability, term, core, group, desk).map_err(failed)?;
+        let begun = scribe::begin(kept, durable, term, core, group, desk).map_err(failed)?;
         disk.slot.set_settled(term);
         Ok(Some(begun))
     }
@@ -70,6 +70,7 @@ impl<T: Transport> Node<T> {
         let seed = FollowSeed {
             term,
             durability: disk.durability,
+            scrubbing: disk.scrubbing,
             arena: self.arena.clone(),
             page: self.page.memory().clone(),
             slot: disk.slot.clone(),

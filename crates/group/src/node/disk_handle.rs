@@ -5,7 +5,8 @@ use std::sync::Arc;
 use longarm_base::{ReplicaId, Term};
 
 use crate::durable::follow::FollowHandle;
-use crate::durable::options::Durability;
+use crate::durable::options::{Durability, Durable};
+use crate::durable::scrub::Scrubbing;
 use crate::durable::settle::KeptDisk;
 use crate::durable::slot::DiskSlot;
 use crate::options::GroupOptions;
@@ -15,6 +16,8 @@ pub(super) struct DiskHandle {
     pub slot: Arc<DiskSlot>,
     /// What an acknowledged write outlives.
     pub durability: Durability,
+    /// How the file is looked over.
+    pub scrubbing: Scrubbing,
     /// The memory is what the file has, and no leader has written to it since the replica started.
     pub is_loaded: bool,
     /// The scribe of the term that is followed, or was.
@@ -28,8 +31,8 @@ pub(super) struct DiskHandle {
 impl DiskHandle {
     /// The disk of a replica that starts with this file, if it has one; `began` is the term that it read.
     pub fn of(options: &GroupOptions, kept: Option<KeptDisk>, began: Option<Term>) -> Option<DiskHandle> {
-        let durability = options.durable.as_ref()?.durability;
+        let &Durable { durability, scrubbing, .. } = options.durable.as_ref()?;
         let slot = Arc::new(DiskSlot::new(kept));
-        Some(DiskHandle { slot, durability, is_loaded: true, follows: None, waits: None, began })
+        Some(DiskHandle { slot, durability, scrubbing, is_loaded: true, follows: None, waits: None, began })
     }
 }

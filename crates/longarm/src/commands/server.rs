@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use longarm_fabric::tcp::{Identity, Tls};
 use longarm_index::hash::{Discipline, SlotKind};
-use longarm_server::{DataOptions, Durability, Eviction, KeepUp, Notice, Pages, Server, ServerOptions};
+use longarm_server::{
+    DataOptions, Durability, Eviction, KeepUp, Notice, Pages, Scrubbing, Server, ServerOptions,
+};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -182,7 +184,8 @@ fn data(args: &Args, config: &Config) -> Option<DataOptions> {
         config::Durability::Async => Durability::Async { window: config.loss_window },
         config::Durability::Sync => Durability::Sync,
     };
-    Some(DataOptions { dir, durability, accept_damage: args.accept_damage })
+    let scrubbing = Scrubbing::hourly(config.scrub_rate);
+    Some(DataOptions { dir, durability, accept_damage: args.accept_damage, scrubbing })
 }
 
 fn tls(config: &Config) -> Result<Option<Tls>, Failure> {

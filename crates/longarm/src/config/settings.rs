@@ -214,6 +214,16 @@ pub static SETTINGS: &[Setting] = &[
         )
     },
     Setting {
+        set: |c, v| one(v, |text| parse_size(text).map(|bytes| c.scrub_rate = bytes)),
+        show: |c| json!(show_size(c.scrub_rate)),
+        ..server(
+            "scrub_rate",
+            "SIZE",
+            "With --data: read back so many bytes a second of what is kept, a pass an hour at most, and \
+             write again what the disk has lost; 0: never",
+        )
+    },
+    Setting {
         set: |c, v| one(v, |text| path(text).map(|p| c.secret_file = p)),
         show: |c| show_path(&c.secret_file),
         ..all(

@@ -38,6 +38,7 @@ fn the_defaults_are_the_documented_ones() {
         "# data is not set # default",
         "durability = \"async\" # default",
         "loss_window = \"100ms\" # default",
+        "scrub_rate = \"10MiB\" # default",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }
@@ -77,7 +78,7 @@ fn every_setting_can_be_set_and_shown() {
     for setting in SETTINGS {
         let value = match setting.key {
             "address" => "tcp://127.0.0.1:9",
-            "memory" | "ring_bytes" => "512KiB",
+            "memory" | "ring_bytes" | "scrub_rate" => "512KiB",
             "lease" | "timeout" | "loss_window" => "77ms",
             "durability" => "sync",
             "slot" => "16",

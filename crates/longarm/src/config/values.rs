@@ -168,6 +168,8 @@ pub struct Config {
     pub durability: Durability,
     /// The time within which the writes were taken that a loss of power loses, at most.
     pub loss_window: Duration,
+    /// Bytes a second that a server reads back of what it keeps, to see whether it is still there.
+    pub scrub_rate: u64,
     /// File of the shared secret, if any.
     pub secret_file: Option<PathBuf>,
     /// File with the secret that replicas and operators of a cluster have, and clients have not.
@@ -285,6 +287,7 @@ impl Config {
             data: None,
             durability: Durability::Async,
             loss_window: limits::LOSS_WINDOW,
+            scrub_rate: 10 << 20,
             secret_file: None,
             peer_secret_file: None,
             tls: Tls::default(),

@@ -10,7 +10,9 @@ use longarm_base::{Nanos, ReplicaId};
 use longarm_disk::layout::file_bytes;
 use longarm_disk::{ArenaDisk, DiskError, Found, Medium, SectorMedium, Shape};
 use longarm_fabric::Member;
-use longarm_group::{DiskSource, Durability, Durable, GroupOptions, Promise, ReplicaDisk, VoteStore};
+use longarm_group::{
+    DiskSource, Durability, Durable, GroupOptions, Promise, ReplicaDisk, Scrubbing, VoteStore,
+};
 use longarm_host::Mutex;
 use longarm_replica::Timing;
 use longarm_wire::{Request, RequestKind, Status};
@@ -22,7 +24,7 @@ use crate::{Server, ServerOptions, StartError};
 const WINDOW: Durability = Durability::Async { window: Duration::from_millis(100) };
 
 fn data(dir: &Path, durability: Durability) -> Option<DataOptions> {
-    Some(DataOptions { dir: dir.into(), durability, accept_damage: false })
+    Some(DataOptions { dir: dir.into(), durability, accept_damage: false, scrubbing: Scrubbing::NONE })
 }
 
 /// A server with this directory.
@@ -177,7 +179,12 @@ fn on_bad(disk: &Bad, durability: Durability) -> (Server, Raw) {
         sum_key: 5,
         hash_key: 6,
         vote_store: disk.votes.clone(),
-        durable: Some(Durable { durability, disk: Arc::new(disk.clone()), accept_damage: false }),
+        durable: Some(Durable {
+            durability,
+            disk: Arc::new(disk.clone()),
+            accept_damage: false,
+            scrubbing: Scrubbing::NONE,
+        }),
     };
     let (server, _) = start(|options| (options.addresses, options.groups) = (vec![address], vec![group]));
     let mut raw = None;

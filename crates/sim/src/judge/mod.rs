@@ -47,6 +47,8 @@ use rules::{Rules, Seen};
 pub struct Judge {
     book: Book,
     rules: Vec<Box<dyn Rules>>,
+    /// Whether bytes on disks may have changed by themselves.
+    rots: bool,
     violation: Option<String>,
     heard: u64,
 }
@@ -79,7 +81,7 @@ impl Judge {
                 rules.push(Box::new(sessions::Sessions::default()));
             }
         }
-        Judge { book: Book::new(servers), rules, violation: None, heard: 0 }
+        Judge { book: Book::new(servers), rules, rots: false, violation: None, heard: 0 }
     }
 
     /// Hears of an event at a time of the world on a machine. After the first violation it judges nothing any
@@ -89,6 +91,11 @@ impl Judge {
             return;
         }
         self.heard += 1;
+        if let Observation::Repaired { parts } = event
+            && !self.rots
+        {
+            return self.blame(time, &format!("D9: node {machine} repairs {parts} parts, and none was lost"));
+        }
         if let Err(violated) = self.judge(time, machine, event) {
             self.blame(time, &violated);
         }
@@ -118,6 +125,11 @@ impl Judge {
     /// Whether the leader of a term leads it still, or is about to: with the memory that it began with.
     pub fn is_led(&self, term: Term) -> bool {
         self.book.term_of(u32::from(term.leader().0)) == term
+    }
+
+    /// Notes that bytes on disks may have changed by themselves.
+    pub fn rotted(&mut self) {
+        self.rots = true;
     }
 
     /// Whether a leader served with what a disk had, so that what clients saw may be given up.

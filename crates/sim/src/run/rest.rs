@@ -23,6 +23,9 @@ const LIVENESS: Nanos = Nanos::from_millis(60_000);
 const CONVERGENCE: Nanos = Nanos::from_millis(20_000);
 /// The same time where an answer comes soon.
 const GLANCE: Nanos = Nanos::from_micros(500);
+/// Two passes over a file take less, where files are looked over all the time; also if the disk of a follower
+/// first waits in vain for what came over its connection.
+const SCRUBBED: Nanos = Nanos::from_millis(15_000);
 /// The bounds on a last look at all keys, and on an order to lead.
 const LAST_LOOK: Nanos = Nanos::from_millis(4_000);
 const LAST_ORDER: Duration = Duration::from_secs(1);
@@ -77,6 +80,13 @@ impl Run {
             return if self.plan.ordered.any() { self.orders(0, 0, &looks) } else { Ok(()) };
         }
         self.converge(Servers::agree)?;
+        if self.plan.rots {
+            // What had rotted is there again, or a replica does not start.
+            self.go_on(self.world.time() + SCRUBBED)?;
+            self.lose_all(Nanos(0));
+            self.restart(Nanos(u64::MAX));
+            self.converge(Servers::agree)?;
+        }
         self.are_as_told()?;
         (0..self.plan.groups).try_for_each(|group| self.each_leads(group))
     }

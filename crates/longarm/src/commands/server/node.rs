@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use longarm_base::ReplicaId;
 use longarm_fabric::Address;
-use longarm_server::{Durability, Durable, FileVoteStore, GroupOptions, ReplicaDirectory};
+use longarm_server::{Durability, Durable, FileVoteStore, GroupOptions, ReplicaDirectory, Scrubbing};
 
 use super::args::Args;
 use super::failure::start_failure;
@@ -20,6 +20,8 @@ pub struct Node {
     at: NodeAt,
     joins: bool,
     dir: PathBuf,
+    /// How the files of its replicas are looked over.
+    scrubbing: Scrubbing,
 }
 
 impl Node {
@@ -66,7 +68,8 @@ impl Node {
             ));
         }
         let dir = config.data.clone().unwrap_or_else(|| cluster::directory_beside(path, at.node));
-        Ok(Some(Node { cluster, at, joins: args.join, dir }))
+        let scrubbing = Scrubbing::hourly(config.scrub_rate);
+        Ok(Some(Node { cluster, at, joins: args.join, dir, scrubbing }))
     }
 
     /// Gives the settings with the node's address. Warns of a setting that is not for one server to say,
@@ -123,7 +126,7 @@ impl Node {
         };
         let disk = ReplicaDirectory::open(&dir, group.id, replica, votes);
         let disk = Arc::new(disk.map_err(|error| start_failure(&error))?);
-        Ok(Some(Durable { durability, disk, accept_damage: false }))
+        Ok(Some(Durable { durability, disk, accept_damage: false, scrubbing: self.scrubbing }))
     }
 
     /// The number of groups of which the node has replicas.
