@@ -72,7 +72,13 @@ const MUTANTS: &[(&str, Finder)] = &[
         "FoundByDisk",
         Test("longarm-group", "durable::tests::a_disk_that_holds_nothing_counts_for_a_founder_only"),
     ),
-    ("VoteCold", Sim("async-group", 7)),
+    (
+        "VoteCold",
+        Test(
+            "longarm-group",
+            "durable::tests::who_acknowledged_from_memory_does_not_count_with_what_its_disk_has",
+        ),
+    ),
     (
         "ColdMajority",
         Test(
@@ -88,7 +94,10 @@ const MUTANTS: &[(&str, Finder)] = &[
             "recall::tests::the_disk_of_the_highest_term_and_version_is_the_start_set_and_nobody_shares_it",
         ),
     ),
-    ("UntoldCeiling", Sim("async-group", 121)),
+    (
+        "UntoldCeiling",
+        Test("longarm-group", "node::recall::versions_go_on_above_all_that_a_leader_from_a_disk_gave_up"),
+    ),
     (
         "ShareDisk",
         Test(

@@ -94,7 +94,8 @@ pub enum What {
         /// How long it is down.
         time: Nanos,
     },
-    /// All replicas lose their power at once. They keep their data on disks.
+    /// All replicas lose their power at once, or all but one ([`spared`](crate::plan::Plan::spared)). They
+    /// keep their data on disks.
     Power {
         /// How long the first of them is down; each of the others a little longer.
         time: Nanos,

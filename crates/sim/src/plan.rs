@@ -18,6 +18,8 @@ use crate::scenario::Scenario;
 use crate::workload::{FILLED, Load};
 use crate::world::Drift;
 
+/// One in so many times that all lose their power one does not.
+const SPARED: u64 = 3;
 /// In one of so many seeds servers that keep their data look over it all the time.
 const SCRUBBED: u64 = 4;
 /// The longest time for which faults strike. Clients that are done earlier end it.
@@ -113,6 +115,13 @@ impl Plan {
             && !self.preempts
             && self.disk.is_none()
             && self.faults.iter().all(orders)
+    }
+
+    /// Which replica is spared if the others lose their power for so long: where they may lose the last
+    /// writes, one in so many times it is one that still has its memory.
+    pub fn spared(&self, time: Nanos) -> Option<u32> {
+        let is_one = self.window().is_some() && time.0.is_multiple_of(SPARED);
+        is_one.then_some((time.0 / SPARED % u64::from(self.servers)) as u32)
     }
 
     /// The fewest replicas that the group has at any time. Of so many, fewer than half may be lost at a time.

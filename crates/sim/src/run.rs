@@ -351,7 +351,7 @@ impl Run {
                 }
                 loses
             }
-            What::Power { time } => self.lose_all(*time),
+            What::Power { time } => self.lose_all(*time, self.plan.spared(*time)),
             What::Rot { server, seed } => {
                 let rots = !self.is_down(*server) && self.servers.rot(*server, *seed);
                 if rots {
@@ -467,9 +467,10 @@ impl Run {
         self.down.push((self.world.time() + time, server));
     }
 
-    /// All replicas lose their power. Whether one had it.
-    fn lose_all(&mut self, time: Nanos) -> bool {
-        let up: Vec<_> = (0..self.plan.servers).filter(|&server| !self.is_down(server)).collect();
+    /// All replicas lose their power, but for one that is spared. Whether one had it.
+    fn lose_all(&mut self, time: Nanos, spared: Option<u32>) -> bool {
+        let loses = |server: &u32| !self.is_down(*server) && Some(*server) != spared;
+        let up: Vec<_> = (0..self.plan.servers).filter(loses).collect();
         let later = |server: &u32| Nanos(time.0 * (4 + u64::from(*server)) / 4);
         up.iter().for_each(|server| self.lose(*server, later(server)));
         !up.is_empty()

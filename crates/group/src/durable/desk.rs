@@ -185,6 +185,10 @@ impl<Q: QueuePair> Desk<Q> {
                 return false;
             }
             link.heard = now();
+            if !link.follower.is_synced() {
+                // A leader that forms does not give up while a file is being given the start set.
+                self.leader.set_pushed(link.heard);
+            }
             let more = reply.kept > link.said.kept;
             link.said = reply;
             if let Some(it) = link.sent.iter().take_while(|it| it.number <= reply.kept).last() {

@@ -12,6 +12,7 @@
 //!     then was of this term; nothing that it copies later is written (D4).
 //! (5) What it cannot find any more, since it was too far behind, it finds by settling anew.
 
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -46,6 +47,8 @@ use crate::threads::spawn;
 const NOTE_EVERY: Nanos = Nanos::from_millis(20);
 /// Notes in a window.
 const NOTES: u32 = 4;
+/// The time between two words that the file is still being given the start set.
+const GOES_ON: Nanos = Nanos::from_millis(10);
 /// The longest sleep.
 const IDLE: Duration = Duration::from_millis(100);
 /// How long it waits for what is on its way before it looks again.
@@ -225,7 +228,7 @@ impl<Q: QueuePair> FollowScribe<Q> {
         let floors: Vec<u64> = (0..streams).map(|at| self.seed.page.load(page::floor_at(at))).collect();
         // Looked at before the lines: they say that so many segments are free.
         let told = self.seed.page.load(page::RECLAIMED);
-        if let Err(trouble) = self.settle(&mut kept, floors.clone()) {
+        if let Err(trouble) = self.settle(&mut kept, floors.clone(), &mut desk) {
             // A disk that failed is of no use to anybody.
             if !matches!(trouble, Trouble::Failed(_)) {
                 self.seed.slot.put(kept);
@@ -309,10 +312,25 @@ impl<Q: QueuePair> FollowScribe<Q> {
         }
     }
 
-    /// Gives the file the start set of the term, and the term's streams below these floors.
-    fn settle(&self, kept: &mut KeptDisk, floors: Vec<u64>) -> Result<(), Trouble> {
+    /// Gives the file the start set of the term, and the term's streams below these floors. It may be much,
+    /// and a leader that forms is told now and then that it goes on.
+    fn settle(
+        &self,
+        kept: &mut KeptDisk,
+        floors: Vec<u64>,
+        desk: &mut PeerChannel<Q>,
+    ) -> Result<(), Trouble> {
         self.seed.slot.tell(kept)?;
-        Ok(kept.settle(&self.seed.arena, self.seed.term, floors, &|| self.is_stopped())?)
+        let (desk, told) = (RefCell::new(desk), Cell::new(now()));
+        let stopped = || {
+            if now().since(told.get()) >= GOES_ON {
+                told.set(now());
+                // A connection that broke is found to be so later.
+                let _ = desk.borrow_mut().say(&DiskReply::default().encode());
+            }
+            self.is_stopped()
+        };
+        Ok(kept.settle(&self.seed.arena, self.seed.term, floors, &stopped)?)
     }
 }
 

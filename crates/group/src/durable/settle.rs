@@ -30,6 +30,8 @@ use crate::durable::options::ReplicaDisk;
 
 /// Bytes that are copied and written at once.
 const CHUNK: u64 = 1 << 20;
+/// Bytes that are written before a sync waits for them: whoever asks whether it goes on is not kept waiting.
+const SYNCED: u64 = 64 << 20;
 /// How long a line that is being changed is waited for, and the time between two looks.
 const CHANGE: Nanos = Nanos::from_millis(100);
 const AGAIN: std::time::Duration = std::time::Duration::from_micros(20);
@@ -106,8 +108,15 @@ impl KeptDisk {
         stopped: &dyn Fn() -> bool,
     ) -> Result<(), Unsettled> {
         let geometry = ArenaGeometry::read(&arena.memory, &arena.sums).expect(OWN_HEADER);
-        let mut settling =
-            Settling { kept: self, arena, term, geometry, stopped, buffer: vec![0; CHUNK as usize] };
+        let mut settling = Settling {
+            kept: self,
+            arena,
+            term,
+            geometry,
+            stopped,
+            buffer: vec![0; CHUNK as usize],
+            unsynced: 0,
+        };
         (geometry.table..geometry.segments).try_for_each(|segment| settling.segment(segment))?;
         self.disk.write_table()?;
         self.disk.sync()?;
@@ -129,6 +138,7 @@ struct Settling<'a> {
     geometry: ArenaGeometry,
     stopped: &'a dyn Fn() -> bool,
     buffer: Vec<u8>,
+    unsynced: u64,
 }
 
 impl Settling<'_> {
@@ -219,6 +229,12 @@ impl Settling<'_> {
             return Err(Unsettled::Stopped);
         }
         // Zeros, too: the file may have something else there.
-        Ok(self.kept.disk.write(at, buffer)?)
+        self.kept.disk.write(at, buffer)?;
+        self.unsynced += len;
+        if self.unsynced >= SYNCED {
+            self.unsynced = 0;
+            self.kept.disk.sync()?;
+        }
+        Ok(())
     }
 }

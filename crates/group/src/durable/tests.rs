@@ -6,7 +6,7 @@ use std::time::Duration;
 use longarm_base::{Csn, ReplicaId, Term};
 use longarm_disk::layout::{file_bytes, note_at, page_at, segments_at};
 use longarm_disk::{ArenaDisk, DiskError, Found, Mark, Medium, Scribe, SectorMedium, Shape};
-use longarm_engine::testing::{TIMES, arena, engine_of, execute, memory, sums};
+use longarm_engine::testing::{SUM_KEY, TIMES, arena, engine_of, execute, memory, sums};
 use longarm_engine::{Engine, WorkerContext};
 use longarm_fabric::{Address, Member};
 use longarm_index::hash::SlotKind;
@@ -237,6 +237,33 @@ fn a_disk_that_holds_nothing_counts_for_a_founder_only() {
     assert_eq!(sync(&options, true).expect("loaded"), Some(Term::ZERO));
     let alone = GroupOptions { members: vec![member(0)], ..options };
     assert_eq!(sync(&alone, false).expect("loaded"), Some(Term::ZERO), "nobody else had anything");
+}
+
+/// What was acknowledged from memory may not be on this disk, and be with the others. Of a replica alone the
+/// disk is all that there is.
+#[test]
+fn who_acknowledged_from_memory_does_not_count_with_what_its_disk_has() {
+    let mut leader = Leader::new(false);
+    leader.put(b"a", 100);
+    leader.batch();
+    leader.batch();
+    let address = Address::Sim("house".into());
+    let alone = GroupOptions::alone(&address, Duration::from_secs(1)).expect("options");
+    let disk = Arc::new(Kept(leader.medium.clone(), leader.shape));
+    let sync = |durability, replicas: u8| {
+        let member = |replica| Member { replica: ReplicaId(replica), address: address.clone() };
+        let members: Vec<_> = (0..replicas).map(member).collect();
+        let (accept_damage, scrubbing) = (false, Scrubbing::NONE);
+        let durable = Some(Durable { durability, disk: disk.clone(), accept_damage, scrubbing });
+        let options = GroupOptions { id: 1, members, durable, sum_key: SUM_KEY, ..alone.clone() };
+        let (fresh, page) = (memory(leader.arena.bytes()), memory(1 << 20));
+        let kept = super::kept::arena(&fresh, &page, &options, replicas == 1, false, &Log::silent());
+        kept.map(|(_, kept)| (kept.sync, kept.disk.expect("it has one").term)).expect("loaded")
+    };
+    let loose = Durability::Async { window: Duration::from_millis(100) };
+    assert_eq!(sync(loose, 3), (None, TERM));
+    assert_eq!(sync(loose, 1), (Some(TERM), TERM));
+    assert_eq!(sync(Durability::Sync, 3), (Some(TERM), TERM));
 }
 
 /// A byte of each kind rots: of an entry, of one that is superseded since, of a run, of the table, of the

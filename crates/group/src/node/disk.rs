@@ -42,10 +42,9 @@ impl<T: Transport> Node<T> {
     /// A leader is about to write the memory.
     pub(super) fn prepare_disk(&mut self, kept: KeptMemory) {
         self.rest_disk();
-        if let Some(disk) = &mut self.disk
-            && matches!(kept, KeptMemory::Other | KeptMemory::Nothing)
-        {
-            disk.is_loaded = false;
+        let Some(disk) = &mut self.disk else { return };
+        disk.is_loaded = false;
+        if matches!(kept, KeptMemory::Other | KeptMemory::Nothing) {
             disk.slot.overwrite();
         }
     }

@@ -18,7 +18,8 @@ pub(super) struct DiskHandle {
     pub durability: Durability,
     /// How the file is looked over.
     pub scrubbing: Scrubbing,
-    /// The memory is what the file has, and no leader has written to it since the replica started.
+    /// The memory is what the file has: no leader, this replica included, has written to it since it was
+    /// read, or trimmed to that.
     pub is_loaded: bool,
     /// The scribe of the term that is followed, or was.
     pub follows: Option<FollowHandle>,

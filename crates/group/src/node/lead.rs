@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longarm_base::{Csn, Mutant, Nanos, Term, UnixMillis};
+use longarm_base::{Mutant, Nanos, Term, UnixMillis};
 use longarm_engine::recover::Standby;
 use longarm_engine::session::{ToldAges, VersionAge};
 use longarm_fabric::Transport;
@@ -17,6 +17,7 @@ use longarm_index::control::ServerState;
 
 use super::Node;
 use super::leader_handle::LeaderHandle;
+use super::recall;
 use crate::common::{Core, CoreOptions, Keys, Phase, TermStart};
 use crate::durable::desk::DeskHandle;
 use crate::durable::scribe::{Begun, ScribeHandle};
@@ -73,14 +74,9 @@ impl<T: Transport> Node<T> {
 
     fn try_install(&mut self, start: &StartSet) -> Result<(), String> {
         let me = self.group().me();
-        // A leader from a disk, of the base or before it, gave up versions that clients may have seen (D3).
-        let told = Csn(self.page.memory().load(page::CEILING));
-        if !Mutant::UntoldCeiling.is_on() {
-            self.ceiling = self.ceiling.max(told);
-        }
-        if let Some(disk) = &start.disk {
+        self.ceiling = recall::ceiling(self.ceiling, self.page.memory(), start.disk);
+        if start.disk.is_some() {
             self.scan = None;
-            self.ceiling = self.ceiling.max(disk.ceiling);
             self.go_by_disk()?;
         }
         let worth = || !self.stop.is_stopped();
@@ -99,6 +95,7 @@ impl<T: Transport> Node<T> {
         reach(Now::Restored);
         let disk = self.begin_disk(start.term, &core)?;
         core.disk = disk.as_ref().map(|begun| begun.gate.clone());
+        self.disk.iter_mut().for_each(|disk| disk.is_loaded = false);
         self.start_term(start, tail, Arc::new(core), disk).map_err(|error| error.to_string())
     }
 

@@ -1,15 +1,24 @@
 //! What a replica does for an election from disks (`longarm_replica::Basis::Disks`).
 
+use longarm_base::{Csn, Mutant};
 use longarm_fabric::Transport;
 use longarm_host::now;
 use longarm_host::observe::{Observation as Seen, observe};
-use longarm_memory::Words;
+use longarm_memory::{Mapped, Words};
 use longarm_ordered::{Kept, Order};
-use longarm_replica::{Event, page};
+use longarm_replica::{Event, FromDisk, page};
 use longarm_wire::{DiskReport, Extent, OperatorReply, ReplicaReport};
 
 use super::Node;
 use crate::peer::PATIENCE;
+
+/// No version up to this one is drawn again by a replica that has this ceiling of its own: leaders from
+/// disks, of the start set's base or before it, gave up versions that clients may have seen, as the page
+/// tells (D3).
+pub(super) fn ceiling(own: Csn, page: &Mapped, disk: Option<FromDisk>) -> Csn {
+    let told = if Mutant::UntoldCeiling.is_on() { 0 } else { page.load(page::CEILING) };
+    own.max(Csn(told)).max(disk.map_or(Csn::NONE, |disk| disk.ceiling))
+}
 
 impl<T: Transport> Node<T> {
     /// What is on this replica's disk, and whether its memory has that, too. The thread that had the file has
@@ -76,4 +85,16 @@ impl<T: Transport> Node<T> {
         self.order.give(Order::Prepare { kept: Kept::Nothing });
         Ok(())
     }
+}
+
+#[test]
+fn versions_go_on_above_all_that_a_leader_from_a_disk_gave_up() {
+    use longarm_memory::OwnedWords;
+    let page = longarm_engine::testing::memory(1 << 20);
+    assert_eq!(ceiling(Csn(3), &page, None), Csn(3));
+    page.store(page::CEILING, 5);
+    assert_eq!(ceiling(Csn(3), &page, None), Csn(5), "its leader was one, or that of an older term");
+    assert_eq!(ceiling(Csn(7), &page, None), Csn(7), "it was one itself");
+    let disk = FromDisk { stable: Csn(2), ceiling: Csn(9) };
+    assert_eq!(ceiling(Csn(7), &page, Some(disk)), Csn(9), "it is one");
 }

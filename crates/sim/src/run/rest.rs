@@ -83,7 +83,7 @@ impl Run {
         if self.plan.rots {
             // What had rotted is there again, or a replica does not start.
             self.go_on(self.world.time() + SCRUBBED)?;
-            self.lose_all(Nanos(0));
+            self.lose_all(Nanos(0), None);
             self.restart(Nanos(u64::MAX));
             self.converge(Servers::agree)?;
         }
