@@ -22,13 +22,12 @@ pub(crate) struct Coverage {
     group: Group,
     by_majority: bool,
     disks: BTreeMap<ReplicaId, Covered>,
-    streams: usize,
 }
 
 impl Coverage {
     /// Of disks of which nothing is known.
-    pub fn new(group: Group, by_majority: bool, streams: usize) -> Coverage {
-        Coverage { group, by_majority, disks: BTreeMap::new(), streams }
+    pub fn new(group: Group, by_majority: bool) -> Coverage {
+        Coverage { group, by_majority, disks: BTreeMap::new() }
     }
 
     /// A note is in the file of this replica.
@@ -39,7 +38,9 @@ impl Coverage {
 
     /// The file of this replica has all positions below, or the replica knows where they are.
     pub fn took(&mut self, replica: ReplicaId, below: &[u64]) {
-        self.disks.entry(replica).or_default().taken = below.to_vec();
+        let taken = &mut self.disks.entry(replica).or_default().taken;
+        taken.clear();
+        taken.extend_from_slice(below);
     }
 
     /// Nothing is known of the file of this replica any more.
@@ -59,7 +60,6 @@ impl Coverage {
 
     /// The position of a stream below which the disks know of everything.
     pub fn taken(&self, stream: usize) -> u64 {
-        debug_assert!(stream < self.streams, "stream {stream} of {}", self.streams);
         self.reached(|disk| disk.taken.get(stream).copied().unwrap_or(0))
     }
 
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn what_counts_is_what_a_majority_of_the_members_has() {
         let group = Group::new(ReplicaId(0), &[0, 1, 2].map(ReplicaId)).expect("a group");
-        let (mut all, mut own) = (Coverage::new(group, true, 1), Coverage::new(group, false, 1));
+        let (mut all, mut own) = (Coverage::new(group, true), Coverage::new(group, false));
         for (replica, at) in [(0, 90), (1, 40), (7, 80)] {
             for coverage in [&mut all, &mut own] {
                 coverage.cover(ReplicaId(replica), Nanos(at), Csn(at));

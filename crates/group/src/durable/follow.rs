@@ -21,7 +21,6 @@ use std::time::Duration;
 use longarm_base::{EntryRef, Nanos, Term};
 use longarm_disk::{DiskError, Mark, Medium, Scribe, covers};
 use longarm_fabric::{Channel, QueuePair, SetupError};
-use longarm_host::observe::{Observation, observe};
 use longarm_host::{Thread, now, sleep};
 use longarm_memory::{Mapped, Words};
 use longarm_replica::page;
@@ -34,7 +33,7 @@ use longarm_wire::{DiskMark, DiskReply};
 use crate::OWN_HEADER;
 use crate::checked_arena::CheckedArena;
 use crate::durable::options::Durability;
-use crate::durable::scrub::{self, Scrub, Scrubbing};
+use crate::durable::scrub::{Scrub, Scrubbing};
 use crate::durable::settle::{KeptDisk, Unsettled};
 use crate::durable::slot::DiskSlot;
 use crate::log::Log;
@@ -411,12 +410,7 @@ impl<Q: QueuePair> Writing<'_, Q> {
         if !self.is_noted() {
             return Ok(());
         }
-        let repaired = self.scrub.step(self.arena, &mut self.scribe, self.stopped)?;
-        if repaired > 0 {
-            observe(|| Observation::Repaired { parts: repaired });
-            self.log.say(&scrub::told(repaired));
-        }
-        Ok(())
+        Ok(self.scrub.step(self.arena, &mut self.scribe, self.stopped, self.log)?)
     }
 
     /// Names the entries that came since, as far as they are here.

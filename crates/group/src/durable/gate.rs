@@ -156,7 +156,7 @@ impl DiskGate {
             scribe: Watcher::new(eager, streams),
             news: Arc::default(),
             desk: desk.map(|channel| (Watcher::new(eager, streams), channel)),
-            coverage: Mutex::new(Coverage::new(group, by_majority, streams)),
+            coverage: Mutex::new(Coverage::new(group, by_majority)),
             taken: (0..streams).map(|_| AtomicU64::new(0)).collect(),
             open_until: AtomicU64::new(0),
             ceiling: AtomicU64::new(0),
@@ -176,8 +176,7 @@ impl DiskGate {
     pub fn takes_writes(&self, stream: usize, written: u64, csn: Csn, now: Nanos) -> bool {
         // Relaxed: a limit that moves by itself; a thread that sees an older one waits a little longer.
         let taken = self.taken[stream].load(Ordering::Relaxed);
-        // Relaxed: as above; a limit that moves by itself; a thread that sees an older one waits a little
-        // longer.
+        // Relaxed: as above.
         let ceiling = self.ceiling.load(Ordering::Relaxed);
         // Relaxed: as above.
         let open =

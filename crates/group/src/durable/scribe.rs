@@ -14,7 +14,6 @@ use std::time::Duration;
 use longarm_base::{Csn, Mutant, Nanos, ReplicaId, Term};
 use longarm_disk::{DiskError, Mark, Medium, Scribe};
 use longarm_fabric::Channel;
-use longarm_host::observe::{Observation, observe};
 use longarm_host::{AdaptiveSpin, Mutex, Thread, now};
 use longarm_memory::{Mapped, Words};
 use longarm_replica::Group;
@@ -25,7 +24,7 @@ use crate::common::Core;
 use crate::durable::feed::Feed;
 use crate::durable::gate::DiskGate;
 use crate::durable::options::{Durability, Durable};
-use crate::durable::scrub::{self, Scrub, Scrubbing};
+use crate::durable::scrub::{Scrub, Scrubbing};
 use crate::durable::settle::{KeptDisk, Unsettled};
 use crate::leader_term::LeaderTerm;
 use crate::options::StartError;
@@ -271,11 +270,10 @@ impl<Q> Writing<Q> {
 
     /// Looks over a piece of the file.
     fn scrub(&mut self) -> Result<(), DiskError> {
-        let repaired = self.scrub.step(&self.arena, &mut self.scribe, &|| false)?;
-        self.gate.set_scrubbed(self.scrub.done());
-        if repaired > 0 {
-            observe(|| Observation::Repaired { parts: repaired });
-            self.leader.core.log(&scrub::told(repaired));
+        let (before, log) = (self.scrub.done(), &self.leader.core.options.log);
+        self.scrub.step(&self.arena, &mut self.scribe, &|| false, log)?;
+        if self.scrub.done() != before {
+            self.gate.set_scrubbed(self.scrub.done());
         }
         Ok(())
     }

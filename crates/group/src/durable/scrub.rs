@@ -19,6 +19,7 @@ use longarm_base::{Mutant, Nanos, Term};
 use longarm_disk::layout::PAGE_LINES;
 use longarm_disk::{DiskError, Medium, Scribe};
 use longarm_host::now;
+use longarm_host::observe::{Observation, observe};
 use longarm_memory::{Mapped, Words};
 use longarm_store::SegmentUse;
 use longarm_store::object::layout::{MARK, SUPERSEDED};
@@ -27,6 +28,7 @@ use longarm_store::segment::{ArenaGeometry, Line};
 
 use crate::OWN_HEADER;
 use crate::checked_arena::CheckedArena;
+use crate::log::Log;
 
 /// Bytes that are read at once.
 const PIECE: usize = 64 << 10;
@@ -77,14 +79,6 @@ struct Segment {
     unread: Vec<usize>,
 }
 
-/// What is said of that.
-pub(crate) fn told(repaired: u64) -> String {
-    format!(
-        "{repaired} parts of its file were not there any more as they had been written, and are again: does \
-         the disk fail?"
-    )
-}
-
 /// Looks over the file of a replica, again and again.
 pub(crate) struct Scrub {
     scrubbing: Scrubbing,
@@ -128,16 +122,17 @@ impl Scrub {
     }
 
     /// Reads the next piece, if it is time for that, and repairs what is not there. `stopped` says that the
-    /// memory is not to be looked at any more. How much was repaired.
+    /// memory is not to be looked at any more. The log is told of repairs.
     pub fn step(
         &mut self,
         arena: &CheckedArena<Mapped>,
         scribe: &mut Scribe<Box<dyn Medium>>,
         stopped: &dyn Fn() -> bool,
-    ) -> Result<u64, DiskError> {
+        log: &Log,
+    ) -> Result<(), DiskError> {
         let (begun, before) = (now(), self.done.repaired);
         if self.scrubbing.rate == 0 || begun < self.due {
-            return Ok(0);
+            return Ok(());
         }
         let takes = Nanos(PIECE as u64 * 1_000_000_000 / self.scrubbing.rate);
         // A scribe that was busy for long does not make up for that.
@@ -148,7 +143,15 @@ impl Scrub {
             Step::Look => self.due = begun + REST,
             Step::End => self.end_pass(scribe)?,
         }
-        Ok(self.done.repaired - before)
+        let repaired = self.done.repaired - before;
+        if repaired > 0 {
+            observe(|| Observation::Repaired { parts: repaired });
+            log.say(&format!(
+                "{repaired} parts of its file were not there any more as they had been written, and are \
+                 again: does the disk fail?"
+            ));
+        }
+        Ok(())
     }
 
     /// The next segment whose use is in the file.

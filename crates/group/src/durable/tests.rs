@@ -291,7 +291,7 @@ fn what_rots_in_the_file_is_written_again_from_memory() {
     let mut pass = |scribe: &mut Scribe<Box<dyn Medium>>| {
         let (passes, before) = (scrub.done().passes, scrub.done().repaired);
         while scrub.done().passes == passes {
-            scrub.step(&arena, scribe, &|| false).expect("read and written");
+            scrub.step(&arena, scribe, &|| false, &Log::silent()).expect("read and written");
             longarm_host::sleep(Duration::from_micros(1_100));
         }
         scrub.done().repaired - before

@@ -42,7 +42,7 @@ impl Machine {
     /// If this replica waits to lead, or have another lead, from disks: the replicas that it has not heard.
     pub fn awaits_disks(&self) -> Option<ReplicaSet> {
         let missing = || self.group.others().filter(|replica| !self.recalls.heard.has(*replica)).collect();
-        (self.has_lost_memory() && self.recalls.possible).then(missing)
+        self.has_lost_memory().then(missing)
     }
 
     /// Whether it is one of the replicas, and knows what it promised, and its memory does not count.
