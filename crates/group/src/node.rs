@@ -136,7 +136,7 @@ impl<T: Transport> Node<T> {
         let mut machine =
             Machine::new(me, past.state(), group_options.timing, chance, now()).with_mixture(past.kept.mixed);
         machine = machine.with_recall(group_options.elects_from_disks());
-        if past.is_blank(&group_options) {
+        if past.is_blank() {
             machine = machine.blank(life, group_options.first_rest());
         }
         let Past { promise: Promise { boot, origin, .. }, arena, kept, .. } = past;

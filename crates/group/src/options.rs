@@ -54,11 +54,6 @@ impl GroupOptions {
         Group::new(self.replica, &replicas).map(|group| group.me()).map_err(|error| wrong(error.to_string()))
     }
 
-    /// Whether the group has no other replicas, and none to be added to.
-    pub(crate) fn is_alone(&self) -> bool {
-        !self.joins && self.members.len() == 1
-    }
-
     /// Whether the group elects from disks if most memory is lost: what is acknowledged may be on no disk.
     pub(crate) fn elects_from_disks(&self) -> bool {
         let durability = self.durable.as_ref().map(|durable| durable.durability);

@@ -3,6 +3,7 @@
 use longarm_base::Term;
 use longarm_memory::Mapped;
 use longarm_replica::PersistentState;
+use longarm_wire::MemberAt;
 
 use super::peer_handle::founders;
 use crate::checked_arena::CheckedArena;
@@ -17,6 +18,8 @@ pub(super) struct Past {
     pub promise: Promise,
     /// Whether the vote store kept nothing.
     pub forgot: bool,
+    /// Whether it is the only replica of its group, and is to be added to none.
+    pub alone: bool,
     /// The arena, empty or with what the disk has.
     pub arena: CheckedArena<Mapped>,
     pub kept: Kept,
@@ -40,8 +43,8 @@ impl Past {
         if promise.members.list.is_empty() {
             promise.members = founders(options);
         }
-        let (alone, founded) =
-            (promise.members.list.len() == 1 && !options.joins, !promise.founders.is_empty());
+        let is_me = |members: &[MemberAt]| matches!(members, [one] if one.replica == options.replica);
+        let (alone, founded) = (is_me(&promise.members.list) && !options.joins, !promise.founders.is_empty());
         let (arena, kept) = kept::arena(arena, page, options, alone, founded, log)?;
         // Whoever holds the start set of a term has promised it.
         let on_disk = kept.disk.as_ref().map_or(Term::ZERO, |disk| disk.term);
@@ -51,13 +54,13 @@ impl Past {
             promise.origin = chance.max(1);
         }
         options.vote_store.store(&promise).map_err(failed("keep what this replica promised"))?;
-        Ok(Past { promise, forgot, arena, kept })
+        Ok(Past { promise, forgot, alone, arena, kept })
     }
 
     /// Whether the replica promised nothing, or what it promised is lost. Nobody else knows it of a replica
     /// alone.
-    pub fn is_blank(&self, options: &GroupOptions) -> bool {
-        self.promise.term == Term::ZERO || (self.forgot && !options.is_alone())
+    pub fn is_blank(&self) -> bool {
+        self.promise.term == Term::ZERO || (self.forgot && !self.alone)
     }
 
     pub fn state(&self) -> PersistentState {

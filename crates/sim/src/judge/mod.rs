@@ -14,6 +14,7 @@
 //! - [`versions`]: versions are used once and never decrease, and what is acknowledged is visible (I7, I8).
 //! - [`sessions`]: each operation has one effect (I14).
 //! - [`losses`]: what a loss of power takes (D2).
+//! - [`repairs`]: what is written again of what a disk has lost (D9).
 //! - [`members`]: replicas change one at a time, and what was agreed on stays (M14).
 //! - [`prompt`]: where nothing goes wrong, writes are committed soon (I20).
 //!
@@ -27,6 +28,7 @@ mod members;
 mod promises;
 mod prompt;
 mod races;
+mod repairs;
 mod rules;
 mod sessions;
 mod start_sets;
@@ -47,8 +49,6 @@ use rules::{Rules, Seen};
 pub struct Judge {
     book: Book,
     rules: Vec<Box<dyn Rules>>,
-    /// Whether bytes on disks may have changed by themselves.
-    rots: bool,
     violation: Option<String>,
     heard: u64,
 }
@@ -73,6 +73,7 @@ impl Judge {
             Box::new(streams::Streams::default()),
             Box::new(versions::Versions::default()),
             Box::new(members::Agreements::default()),
+            Box::new(repairs::Repairs::default()),
         ];
         match loses {
             Some(window) if servers == 1 => rules.push(Box::new(losses::Losses::new(window))),
@@ -81,7 +82,7 @@ impl Judge {
                 rules.push(Box::new(sessions::Sessions::default()));
             }
         }
-        Judge { book: Book::new(servers), rules, rots: false, violation: None, heard: 0 }
+        Judge { book: Book::new(servers), rules, violation: None, heard: 0 }
     }
 
     /// Hears of an event at a time of the world on a machine. After the first violation it judges nothing any
@@ -91,11 +92,6 @@ impl Judge {
             return;
         }
         self.heard += 1;
-        if let Observation::Repaired { parts } = event
-            && !self.rots
-        {
-            return self.blame(time, &format!("D9: node {machine} repairs {parts} parts, and none was lost"));
-        }
         if let Err(violated) = self.judge(time, machine, event) {
             self.blame(time, &violated);
         }
@@ -129,7 +125,7 @@ impl Judge {
 
     /// Notes that bytes on disks may have changed by themselves.
     pub fn rotted(&mut self) {
-        self.rots = true;
+        self.rules.iter_mut().for_each(|rules| rules.rotted());
     }
 
     /// Whether a leader served with what a disk had, so that what clients saw may be given up.

@@ -35,18 +35,16 @@ impl Promises {
         }
     }
 
-    /// Whether a majority has promised this term, or a later one.
-    fn by_majority(&self, term: Term, book: &Book) -> bool {
-        book.is_majority(term, self.kept.iter().filter(|(_, kept)| **kept >= term).map(|(&node, _)| node))
-    }
-}
-
-impl Promises {
     /// Whether all replicas have promised this term, or a later one.
     fn by_all(&self, term: Term, book: &Book) -> bool {
         let members = book.terms.get(&term).map(|led| &led.members);
         let has = |node: &u32| self.kept.get(node).is_some_and(|kept| *kept >= term);
         members.is_some_and(|members| members.iter().all(has))
+    }
+
+    /// Whether a majority has promised this term, or a later one.
+    fn by_majority(&self, term: Term, book: &Book) -> bool {
+        book.is_majority(term, self.kept.iter().filter(|(_, kept)| **kept >= term).map(|(&node, _)| node))
     }
 }
 

@@ -24,4 +24,7 @@ pub(super) trait Rules {
 
     /// Notes that a replica's disk was lost with its memory.
     fn reformatted(&mut self, _node: u32) {}
+
+    /// Notes that bytes on disks may have changed by themselves.
+    fn rotted(&mut self) {}
 }

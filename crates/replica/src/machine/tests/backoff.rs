@@ -5,16 +5,9 @@ use std::ops::Range;
 use longarm_base::{Nanos, ReplicaId, Term};
 use longarm_wire::{Answer, Ask, ReplicaReport};
 
-use super::members;
+use super::{TIMING, members};
 use crate::page::Beat;
-use crate::{Action, Event, Machine, PersistentState, RoleKind, Timing};
-
-const TIMING: Timing = Timing {
-    heartbeat: Nanos::from_millis(5),
-    suspect: Nanos::from_millis(15),
-    promise: Nanos::from_millis(50),
-    election: Nanos::from_millis(70),
-};
+use crate::{Action, Event, Machine, PersistentState, RoleKind};
 
 #[test]
 fn it_stands_later_and_does_all_else_at_once() {

@@ -3,16 +3,9 @@
 use longarm_base::{Nanos, ReplicaId, Term};
 use longarm_wire::{Answer, Ask, Members};
 
-use super::members;
+use super::{TIMING, members};
 use crate::page::Beat;
-use crate::{Action, Event, Machine, PersistentState, RoleKind, Timing};
-
-const TIMING: Timing = Timing {
-    heartbeat: Nanos::from_millis(5),
-    suspect: Nanos::from_millis(15),
-    promise: Nanos::from_millis(50),
-    election: Nanos::from_millis(70),
-};
+use crate::{Action, Event, Machine, PersistentState, RoleKind};
 
 /// One replica of three, and the time.
 struct Blank {

@@ -3,16 +3,9 @@
 use longarm_base::{Nanos, ReplicaId, Term};
 use longarm_wire::{Answer, Ask, Deny, Members, ReplicaReport};
 
-use super::{member, members};
+use super::{TIMING, member, members};
 use crate::page::Beat;
-use crate::{Action, ChangeRequest, ChangeStage, Event, Machine, PersistentState, RoleKind, Timing};
-
-const TIMING: Timing = Timing {
-    heartbeat: Nanos::from_millis(5),
-    suspect: Nanos::from_millis(15),
-    promise: Nanos::from_millis(50),
-    election: Nanos::from_millis(70),
-};
+use crate::{Action, ChangeRequest, ChangeStage, Event, Machine, PersistentState, RoleKind};
 
 const TERM: Term = Term::new(1, ReplicaId(0));
 

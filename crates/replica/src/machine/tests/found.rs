@@ -3,17 +3,10 @@
 use longarm_base::{Nanos, ReplicaId, Term};
 use longarm_wire::{Answer, Ask, Members, ReplicaReport};
 
-use super::members;
+use super::{TIMING, members};
 
 use crate::page::Beat;
-use crate::{Action, Basis, Event, KeptMemory, Machine, PersistentState, Prepare, Role, RoleKind, Timing};
-
-const TIMING: Timing = Timing {
-    heartbeat: Nanos::from_millis(5),
-    suspect: Nanos::from_millis(15),
-    promise: Nanos::from_millis(50),
-    election: Nanos::from_millis(70),
-};
+use crate::{Action, Basis, Event, KeptMemory, Machine, PersistentState, Prepare, Role, RoleKind};
 
 const LEADER: ReplicaId = ReplicaId(1);
 const OTHER: ReplicaId = ReplicaId(2);

@@ -10,8 +10,17 @@ mod recall;
 mod table;
 mod twin;
 
-use longarm_base::{ReplicaId, Term};
+use longarm_base::{Nanos, ReplicaId, Term};
 use longarm_wire::{MemberAt, Members};
+
+use crate::Timing;
+
+const TIMING: Timing = Timing {
+    heartbeat: Nanos::from_millis(5),
+    suspect: Nanos::from_millis(15),
+    promise: Nanos::from_millis(50),
+    election: Nanos::from_millis(70),
+};
 
 fn member(replica: u8) -> MemberAt {
     MemberAt { replica: ReplicaId(replica), address: format!("n{replica}") }

@@ -3,16 +3,10 @@
 use longarm_base::{Csn, Nanos, ReplicaId, Term};
 use longarm_wire::{Answer, Ask, DiskReport, Extent, NoRecall, Recall, ReplicaReport};
 
-use super::members;
+use super::{TIMING, members};
 use crate::page::Beat;
-use crate::{Action, Basis, Event, KeptMemory, Machine, PersistentState, RoleKind, StartSet, Timing};
+use crate::{Action, Basis, Event, KeptMemory, Machine, PersistentState, RoleKind, StartSet};
 
-const TIMING: Timing = Timing {
-    heartbeat: Nanos::from_millis(5),
-    suspect: Nanos::from_millis(15),
-    promise: Nanos::from_millis(50),
-    election: Nanos::from_millis(70),
-};
 /// The term in which all were in sync when the power was lost.
 const BEFORE: Term = Term::new(3, ReplicaId(1));
 

@@ -4,19 +4,10 @@
 use longarm_base::{Nanos, ReplicaId, Term};
 use longarm_wire::{Answer, Ask, Extent, Members, Recall, ReplicaReport, SyncState};
 
-use super::{member, members};
+use super::{TIMING, member, members};
 
 use crate::page::Beat;
-use crate::{
-    Action, Basis, ChangeRequest, ChangeStage, Event, KeptMemory, Machine, PersistentState, Role, Timing,
-};
-
-const TIMING: Timing = Timing {
-    heartbeat: Nanos::from_millis(5),
-    suspect: Nanos::from_millis(15),
-    promise: Nanos::from_millis(50),
-    election: Nanos::from_millis(70),
-};
+use crate::{Action, Basis, ChangeRequest, ChangeStage, Event, KeptMemory, Machine, PersistentState, Role};
 
 const ME: ReplicaId = ReplicaId(1);
 /// A term before the one that is promised, or led.
