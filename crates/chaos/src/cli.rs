@@ -208,7 +208,7 @@ fn options(args: &Args, stop: Arc<AtomicBool>) -> Result<Options, Failure> {
         Transport::Tcp => Ways::Relays,
         Transport::Verbs => Ways::Bridge,
     };
-    let keeps = args.durability == Durability::Sync;
+    let keeps = args.durability.keeps_all();
     let shape = Shape { replicas: args.replicas, groups: args.groups, ways, keeps };
     let why_not = |kind: &Kind| kind.why_not(shape).map(|why| (kind.what(), why));
     if let Some((what, (why, hint))) = args.only.iter().find_map(why_not) {

@@ -112,7 +112,8 @@ pub struct Options {
     pub timing: Timing,
     /// Whether followers keep an ordered index, and clients ask for pages of scans.
     pub scans: bool,
-    /// What an acknowledged write outlives. Of [`Durability::Sync`] all nodes may be killed at once.
+    /// What an acknowledged write outlives. If that [keeps all](Durability::keeps_all) all nodes may be killed at
+    /// once.
     pub durability: Durability,
     /// The bytes of memory of a replica of one group.
     pub memory: u64,
@@ -352,7 +353,7 @@ impl Torture {
                 self.fenced += 1;
             }
             // In `async` mode what its disk does not have yet is lost with its memory.
-            if self.options.durability != Durability::Sync {
+            if !self.options.durability.keeps_all() {
                 self.lost.insert(node);
             }
             if self.lost.len() > (usize::from(self.options.replicas) - 1) / 2 {

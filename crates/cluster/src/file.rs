@@ -121,7 +121,8 @@ impl Cluster {
         if self.durability != Durability::Memory {
             text.push_str(&format!(
                 "# What an acknowledged write outlives: \"memory\" the loss of a minority of nodes,\n\
-                 # \"sync\" that of the power of all, and \"async\" too, except for the last writes.\n\
+                 # \"sync\" that of the power of all, \"pmem\" too, on persistent memory, and\n\
+                 # \"async\" too, except for the last writes.\n\
                  # It stays as it is, as long as the nodes have data.\n\
                  durability = \"{}\"\n",
                 self.durability.name()

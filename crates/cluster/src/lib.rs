@@ -74,11 +74,14 @@ pub enum Durability {
     Async,
     /// The loss of power of all nodes, too: a majority of the replicas have it on disk.
     Sync,
+    /// As `sync`, on persistent memory.
+    Pmem,
 }
 
 impl Durability {
     /// All of them.
-    pub const ALL: [Durability; 3] = [Durability::Memory, Durability::Async, Durability::Sync];
+    pub const ALL: [Durability; 4] =
+        [Durability::Memory, Durability::Async, Durability::Sync, Durability::Pmem];
 
     /// Its name in files and flags.
     pub fn name(self) -> &'static str {
@@ -86,7 +89,13 @@ impl Durability {
             Durability::Memory => "memory",
             Durability::Async => "async",
             Durability::Sync => "sync",
+            Durability::Pmem => "pmem",
         }
+    }
+
+    /// Whether all that was acknowledged outlives the loss of power of all nodes.
+    pub fn keeps_all(self) -> bool {
+        matches!(self, Durability::Sync | Durability::Pmem)
     }
 }
 
@@ -95,7 +104,9 @@ impl FromStr for Durability {
 
     fn from_str(text: &str) -> Result<Durability, String> {
         let found = Durability::ALL.into_iter().find(|one| one.name() == text);
-        found.ok_or_else(|| format!("{text:?} is not known; expected \"memory\", \"async\" or \"sync\""))
+        found.ok_or_else(|| {
+            format!("{text:?} is not known; expected \"memory\", \"async\", \"sync\" or \"pmem\"")
+        })
     }
 }
 

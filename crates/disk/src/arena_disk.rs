@@ -1,5 +1,6 @@
 //! The file of an arena as a whole: header, table, segments, notes, and the first failure.
 
+use std::convert::Infallible;
 use std::io;
 use std::path::Path;
 
@@ -15,6 +16,7 @@ use crate::layout::{
 };
 use crate::medium::Medium;
 use crate::note::Note;
+use crate::persistent::{MediumKind, PersistentMedium};
 use crate::sectors::SECTOR;
 use crate::sequence::Sequence;
 use crate::table::{Line, TablePages};
@@ -65,13 +67,29 @@ impl ArenaDisk<FileMedium> {
         disk.attempt("make", FileMedium::appear)?;
         Ok((disk, Found { medium, note: None }))
     }
+
+    /// The same file, as what it is kept on.
+    pub fn on(self, kind: MediumKind) -> Result<ArenaDisk<Box<dyn Medium>>, DiskError> {
+        Ok(match kind {
+            MediumKind::Disk => self.boxed(),
+            MediumKind::PersistentMemory { or_file } => {
+                self.over(|file| PersistentMedium::over(file, or_file))?.boxed()
+            }
+        })
+    }
 }
 
 impl<M: Medium + 'static> ArenaDisk<M> {
     /// The same file, whatever its medium is.
     pub fn boxed(self) -> ArenaDisk<Box<dyn Medium>> {
+        let boxed = self.over(|medium| -> Result<Box<dyn Medium>, Infallible> { Ok(Box::new(medium)) });
+        boxed.unwrap_or_else(|never| match never {})
+    }
+
+    /// The same file on what becomes of its medium.
+    fn over<N, E>(self, becomes: impl FnOnce(M) -> Result<N, E>) -> Result<ArenaDisk<N>, E> {
         let ArenaDisk { medium, shape, table, notes, failed } = self;
-        ArenaDisk { medium: Box::new(medium), shape, table, notes, failed }
+        Ok(ArenaDisk { medium: becomes(medium)?, shape, table, notes, failed })
     }
 }
 

@@ -41,6 +41,16 @@ pub enum DiskError {
         /// The file.
         path: PathBuf,
     },
+    /// It was to be on persistent memory.
+    #[error(
+        "{path} is on no persistent memory (a file system mounted with `dax`): name a directory that is, \
+         take durability \"sync\", or, to try it without, --pmem file: an ordinary file stands for it \
+         then, which outlives the server's process and no loss of power"
+    )]
+    NotPersistent {
+        /// The file.
+        path: PathBuf,
+    },
     /// Another process has it open.
     #[error("{path} is in use by another process: a server runs on this directory already")]
     InUse {

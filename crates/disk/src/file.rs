@@ -60,6 +60,11 @@ impl FileMedium {
         Ok(FileMedium { file, path: path.to_path_buf(), bytes })
     }
 
+    /// The file, to be mapped.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
     /// A file that is there.
     pub fn open(path: &Path) -> Result<FileMedium, DiskError> {
         let fail = |error| DiskError::io("open", path, error);

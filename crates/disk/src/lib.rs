@@ -6,8 +6,8 @@
 //! leader that is gone, and is adopted in the same way.
 //!
 //! - [`layout`] is the file, byte by byte. [`Note`] is what is written of a moment.
-//! - [`Medium`] is what a file does: [`FileMedium`], and [`SectorMedium`] of which tests take all states that
-//!   a loss of power may leave.
+//! - [`Medium`] is what a file does: [`FileMedium`], [`PersistentMedium`] where it is persistent memory, and
+//!   [`SectorMedium`] of which tests take all states that a loss of power may leave.
 //! - [`ArenaDisk`] is the file as a whole: who writes it keeps the order of lines, entries and notes, and
 //!   says when to sync. After the first failure of the medium nothing is written any more. [`Scribe`] does
 //!   that for a leader.
@@ -19,6 +19,7 @@ mod file;
 pub mod layout;
 mod medium;
 mod note;
+mod persistent;
 mod scribe;
 mod sectors;
 mod sequence;
@@ -29,6 +30,7 @@ pub use error::DiskError;
 pub use file::FileMedium;
 pub use medium::Medium;
 pub use note::Note;
+pub use persistent::{MediumKind, PersistentMedium};
 pub use scribe::{Mark, Noted, Scribe, covers};
 pub use sectors::{Fault, SectorMedium};
 pub use table::Line;

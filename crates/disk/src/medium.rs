@@ -3,6 +3,8 @@
 use std::io;
 use std::path::Path;
 
+use longarm_memory::Persistence;
+
 /// A file, or what stands for one. Its size never changes.
 pub trait Medium: Send + Sync {
     /// What to call it.
@@ -24,6 +26,11 @@ pub trait Medium: Send + Sync {
     /// Reads all of these bytes from where they outlive a loss of power, not from what memory has of them.
     fn read_back(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
         self.read(at, into)
+    }
+
+    /// Of memory: what it outlives.
+    fn persistence(&self) -> Option<Persistence> {
+        None
     }
 }
 
@@ -50,5 +57,9 @@ impl<M: Medium + ?Sized> Medium for Box<M> {
 
     fn read_back(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
         (**self).read_back(at, into)
+    }
+
+    fn persistence(&self) -> Option<Persistence> {
+        (**self).persistence()
     }
 }

@@ -5,8 +5,9 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use longarm_base::limits::LINE;
 use longarm_base::random::SplitMix64;
-use longarm_memory::Images;
+use longarm_memory::{Images, Persistence};
 
 use crate::medium::Medium;
 
@@ -24,10 +25,30 @@ pub enum Fault {
     Read,
 }
 
-/// The part of a write that goes to one sector.
-struct Part<'a> {
-    at: u64,
-    bytes: &'a [u8],
+/// What a loss of power leaves in order, and whole.
+#[derive(Clone, Copy)]
+struct Grain {
+    /// Bytes to which writes come in their order.
+    unit: u64,
+    /// Bytes of a unit that one write changes at once.
+    piece: u64,
+}
+
+/// Of a disk: a sector, which is written whole.
+const SECTORS: Grain = Grain { unit: SECTOR, piece: SECTOR };
+/// Of persistent memory: a line, which is stored word by word.
+const LINES: Grain = Grain { unit: LINE, piece: 8 };
+
+impl Grain {
+    /// The pieces of a write, in their order.
+    fn pieces<'a>(&self, at: u64, bytes: &'a [u8]) -> impl Iterator<Item = (u64, &'a [u8])> {
+        let (piece, end) = (self.piece, at + bytes.len() as u64);
+        let first = at / piece * piece;
+        (first..end).step_by(piece as usize).map(move |from| {
+            let (from, until) = (from.max(at), end.min(from + piece));
+            (from, &bytes[(from - at) as usize..(until - at) as usize])
+        })
+    }
 }
 
 struct State {
@@ -40,10 +61,11 @@ struct State {
     syncs: u64,
 }
 
-/// Sectors in memory. Clones are of the same sectors.
+/// Sectors of a disk, or lines of persistent memory, in memory. Clones are of the same ones.
 #[derive(Clone)]
 pub struct SectorMedium {
     state: Arc<Mutex<State>>,
+    grain: Grain,
     bytes: u64,
 }
 
@@ -53,11 +75,16 @@ impl SectorMedium {
         SectorMedium::of(vec![0; bytes as usize])
     }
 
+    /// The same, of which a loss of power leaves no sectors but words, as persistent memory does.
+    pub fn in_lines(self) -> SectorMedium {
+        SectorMedium { grain: LINES, ..self }
+    }
+
     /// These bytes.
     pub fn of(durable: Vec<u8>) -> SectorMedium {
         let bytes = durable.len() as u64;
         let state = State { durable, pending: Vec::new(), fault: None, left: None, syncs: 0 };
-        SectorMedium { state: Arc::new(Mutex::new(state)), bytes }
+        SectorMedium { state: Arc::new(Mutex::new(state)), grain: SECTORS, bytes }
     }
 
     /// The next operation of this kind fails.
@@ -98,20 +125,14 @@ impl SectorMedium {
     pub fn lose_power(&self, seed: u64) {
         let (mut state, mut random) = (self.lock(), SplitMix64::new(seed));
         let State { durable, pending, .. } = &mut *state;
-        // By sector: where the parts of writes to it go, in their order, and their bytes.
-        let mut sectors: BTreeMap<u64, Vec<Part<'_>>> = BTreeMap::new();
-        for (at, bytes) in pending.iter() {
-            let (mut from, end) = (*at, at + bytes.len() as u64);
-            while from < end {
-                let until = end.min((from / SECTOR + 1) * SECTOR);
-                let part = Part { at: from, bytes: &bytes[(from - at) as usize..(until - at) as usize] };
-                sectors.entry(from / SECTOR).or_default().push(part);
-                from = until;
-            }
+        // By unit: where the pieces of writes to it go, in their order, and their bytes.
+        let mut units: BTreeMap<u64, Vec<(u64, &[u8])>> = BTreeMap::new();
+        for (at, bytes) in pending.iter().flat_map(|(at, bytes)| self.grain.pieces(*at, bytes)) {
+            units.entry(at / self.grain.unit).or_default().push((at, bytes));
         }
-        for parts in sectors.values() {
-            let there = random.below(parts.len() as u64 + 1) as usize;
-            for Part { at, bytes } in &parts[..there] {
+        for pieces in units.values() {
+            let there = random.below(pieces.len() as u64 + 1) as usize;
+            for (at, bytes) in &pieces[..there] {
                 durable[*at as usize..][..bytes.len()].copy_from_slice(bytes);
             }
         }
@@ -121,8 +142,8 @@ impl SectorMedium {
     /// The states in which a loss of power may leave it now.
     pub fn images(&self) -> Images {
         let state = self.lock();
-        let writes = state.pending.iter().map(|(at, bytes)| (*at, &bytes[..]));
-        Images::of_writes(state.durable.clone(), SECTOR, writes)
+        let writes = state.pending.iter().flat_map(|(at, bytes)| self.grain.pieces(*at, bytes));
+        Images::of_writes(state.durable.clone(), self.grain.unit, writes)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -167,6 +188,10 @@ impl Medium for SectorMedium {
             state.durable[at as usize..][..bytes.len()].copy_from_slice(&bytes);
         }
         Ok(())
+    }
+
+    fn persistence(&self) -> Option<Persistence> {
+        (self.grain.unit == LINE).then_some(Persistence::Power)
     }
 
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
@@ -222,5 +247,29 @@ mod tests {
         medium.write(0, b"x").expect("written");
         assert!(medium.sync().is_err());
         assert_eq!(medium.images().count(), 2, "nothing is known of it");
+    }
+
+    #[test]
+    fn of_persistent_memory_words_are_whole_and_come_in_order_within_a_line() {
+        let mut medium = SectorMedium::new(128).in_lines();
+        medium.write(48, b"aaaaaaaabbbbbbbbcccccccc").expect("written");
+        let mut all = BTreeSet::new();
+        medium.images().visit(100, 1, |bytes| _ = all.insert(bytes[48..72].to_vec()));
+        let (none, a) = (&b"\0\0\0\0\0\0\0\0"[..], &b"aaaaaaaa"[..]);
+        let (b, c) = (&b"bbbbbbbb"[..], &b"cccccccc"[..]);
+        // Two words of one line, one of the next.
+        let expected = [[none, none], [a, none], [a, b]]
+            .into_iter()
+            .flat_map(|[first, second]| [none, c].map(|third| [first, second, third].concat()));
+        assert_eq!(all, expected.collect());
+        for seed in 0..40 {
+            let one = SectorMedium::new(128).in_lines();
+            one.clone().write(48, b"aaaaaaaabbbbbbbbcccccccc").expect("written");
+            one.lose_power(seed);
+            let mut left = [0; 24];
+            one.read(48, &mut left).expect("read");
+            assert!(all.remove(&left.to_vec()) || all.len() < 6, "what is left is drawn from the same");
+        }
+        assert!(all.is_empty(), "all of them are drawn");
     }
 }

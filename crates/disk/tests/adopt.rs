@@ -90,10 +90,9 @@ struct Leader {
 }
 
 impl Leader {
-    fn new() -> Leader {
+    fn new(medium: SectorMedium) -> Leader {
         let budget = Arc::new(Budget::new(u64::MAX));
         let store = Arc::new(Store::create(memory(), budget, options(1), sums()).expect("fits"));
-        let medium = SectorMedium::new(file_bytes(SEGMENTS.into(), 1));
         let disk = ArenaDisk::create(medium.clone(), SHAPE, 1).expect("made");
         let (term, first) = (Term::new(1, ReplicaId(0)), Mark { written: vec![0; 2], ..Mark::default() });
         Leader {
@@ -268,9 +267,11 @@ proptest! {
     fn a_file_is_adopted_after_a_loss_of_power_and_nothing_deleted_comes_back(
         ops in proptest::collection::vec(op(), 1..250),
         left in 0u32..20,
+        is_memory in any::<bool>(),
         seed in any::<u64>(),
     ) {
-        let mut leader = Leader::new();
+        let sectors = SectorMedium::new(file_bytes(SEGMENTS.into(), 1));
+        let mut leader = Leader::new(if is_memory { sectors.in_lines() } else { sectors });
         ops.into_iter().for_each(|op| leader.run(op));
         leader.medium.fail_after(left);
         leader.batch();

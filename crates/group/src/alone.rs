@@ -1,12 +1,13 @@
 //! A group of one replica, which begins and ends with its process: what a server alone is if it keeps an
 //! ordered index (decision 33).
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_base::limits::DRIFT_PPM;
 use longarm_base::{Nanos, ReplicaId};
+use longarm_disk::MediumKind;
 use longarm_fabric::{Address, Member};
 use longarm_host::{Mutex, random};
 use longarm_replica::Timing;
@@ -25,6 +26,21 @@ const BEAT_MAX: u64 = 10_000_000;
 const PATIENCE: Nanos = Nanos::from_millis(1_000);
 /// The only replica.
 const ONLY: ReplicaId = ReplicaId(0);
+
+/// Where a server of its own keeps its data.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DataOptions {
+    /// The directory, of this server alone. It is made if it is not there.
+    pub dir: PathBuf,
+    /// What an acknowledged write outlives.
+    pub durability: Durability,
+    /// What the directory is on.
+    pub medium: MediumKind,
+    /// Whether to start without what is damaged.
+    pub accept_damage: bool,
+    /// How its file is looked over while the server runs.
+    pub scrubbing: Scrubbing,
+}
 
 /// Keeps a promise as long as the process lives: nobody outlives it who heard of the promise.
 #[derive(Default)]
@@ -65,12 +81,10 @@ impl GroupOptions {
     pub fn in_directory(
         address: &Address,
         lease: Duration,
-        dir: &Path,
-        durability: Durability,
-        accept_damage: bool,
-        scrubbing: Scrubbing,
+        data: &DataOptions,
     ) -> Result<GroupOptions, StartError> {
-        let directory = Arc::new(Directory::open(dir)?);
+        let &DataOptions { ref dir, durability, medium, accept_damage, scrubbing } = data;
+        let directory = Arc::new(Directory::open(dir, medium)?);
         let Identity { id, sum_key, hash_key } = directory.identity;
         let vote_store = directory.vote_store()?;
         let durable = Some(Durable { durability, disk: directory, accept_damage, scrubbing });

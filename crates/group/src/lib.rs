@@ -58,6 +58,7 @@ mod takeover;
 mod threads;
 mod vote_store;
 
+pub use alone::DataOptions;
 pub use clock::process_cpu;
 pub use common::{Core, CoreOptions, KeepUp, Keys, Lent, Phase, TermStart};
 pub use durable::gate::DiskGate;

@@ -71,8 +71,10 @@ pub struct FollowerStats {
 /// The disk of a durable leader.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DiskStats {
-    /// `async` or `sync`.
+    /// `async`, `sync` or `pmem`.
     pub durability: &'static str,
+    /// What it is: a disk, or memory that is persistent, or that a file stands for.
+    pub medium: &'static str,
     /// In `async` mode: within how many milliseconds the writes were taken that a loss of power loses.
     pub window_ms: Option<u64>,
     /// Batches, each with a sync.

@@ -25,6 +25,7 @@ mod journal;
 mod mapped;
 #[cfg(feature = "recycle")]
 mod marks;
+mod persistent;
 mod prefetch;
 mod region;
 mod words;
@@ -39,6 +40,7 @@ pub use journal::{Cut, Journal, JournalPart};
 #[cfg(feature = "recycle")]
 pub use mapped::recycle::recycling;
 pub use mapped::{HUGE_PAGE, Mapped, ReadOnly};
+pub use persistent::{Persistence, map_persistent};
 pub use prefetch::prefetch;
 pub use region::{Backing, Region, RegionError, RegionOptions};
 pub use words::{OwnedWords, Words};

@@ -87,7 +87,7 @@ pub struct Region {
     page: u64,
 }
 
-const SMALL_PAGE: u64 = 4096;
+pub(crate) const SMALL_PAGE: u64 = 4096;
 
 impl Region {
     /// Creates a region, zeroed.

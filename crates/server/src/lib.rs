@@ -40,19 +40,19 @@ mod worker_inbox;
 #[cfg(test)]
 mod tests;
 
-pub use longarm_disk::DiskError;
+pub use longarm_disk::{DiskError, MediumKind};
 pub use longarm_engine::Eviction;
 pub use longarm_engine::recover::RESTORE_ENTRY;
 pub use longarm_fabric::Member;
 pub use longarm_group::{
-    Changed, Contents, DirectoryReport, DiskSource, DiskStats, Durability, Durable, EntryAt, FileVoteStore,
-    FollowerStats, GroupOptions, GroupStats, Held, KeepUp, Log, LogLine, Look, LookError, Moved, Notice,
-    Operator, OrderError, Promise, ReplicaDirectory, ReplicaDisk, Scrubbing, StartError, TakeoverStats,
-    Versions, VoteStore, look,
+    Changed, Contents, DataOptions, DirectoryReport, DiskSource, DiskStats, Durability, Durable, EntryAt,
+    FileVoteStore, FollowerStats, GroupOptions, GroupStats, Held, KeepUp, Log, LogLine, Look, LookError,
+    Moved, Notice, Operator, OrderError, Promise, ReplicaDirectory, ReplicaDisk, Scrubbing, StartError,
+    TakeoverStats, Versions, VoteStore, look,
 };
 pub use longarm_replica::Timing;
 pub use longarm_wire::{Deny, Members, Stay};
-pub use options::{DataOptions, Pages, ServerOptions};
+pub use options::{Pages, ServerOptions};
 pub use start::Server;
 pub use stats::{ClientStats, OrderedIndexStats, Stats, StoreStats};
 pub use stop::StopReport;

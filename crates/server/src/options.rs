@@ -1,6 +1,5 @@
 //! The options of a server, and their check.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use longarm_base::limits::{self, LOSS_WINDOW_MAX, LOSS_WINDOW_MIN};
@@ -8,7 +7,7 @@ use longarm_engine::Eviction;
 use longarm_fabric::tcp::Tls;
 use longarm_fabric::verbs::Verbs;
 use longarm_fabric::{Address, Login, PeerRole, ring};
-use longarm_group::{CoreOptions, Durability, GroupOptions, KeepUp, Log, Scrubbing, StartError};
+use longarm_group::{CoreOptions, DataOptions, Durability, GroupOptions, KeepUp, Log, StartError};
 use longarm_index::hash::{Discipline, SlotKind};
 
 /// Pages behind the memory.
@@ -88,19 +87,6 @@ pub struct ServerOptions {
     pub data: Option<DataOptions>,
     /// Receives the events of the server, one line each.
     pub log: Log,
-}
-
-/// Where a server of its own keeps its data.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct DataOptions {
-    /// The directory, of this server alone. It is made if it is not there.
-    pub dir: PathBuf,
-    /// What an acknowledged write outlives.
-    pub durability: Durability,
-    /// Whether to start without what is damaged.
-    pub accept_damage: bool,
-    /// How its file is looked over while the server runs.
-    pub scrubbing: Scrubbing,
 }
 
 impl Default for ServerOptions {

@@ -15,7 +15,7 @@ use longarm_index::control::ServerState;
 
 use crate::accept::Acceptor;
 use crate::endpoint::{GroupEndpoint, Serving};
-use crate::options::{DataOptions, ServerOptions};
+use crate::options::ServerOptions;
 use crate::regions::lend;
 use crate::replicas::{PreparedReplica, ReplicasOf, RunningReplica};
 use crate::router::Router;
@@ -80,10 +80,7 @@ impl Server {
         if options.is_group_of_one() {
             let (address, lease) = (&options.addresses[0], options.lease);
             let group = match &options.data {
-                Some(data) => {
-                    let &DataOptions { ref dir, durability, accept_damage, scrubbing } = data;
-                    GroupOptions::in_directory(address, lease, dir, durability, accept_damage, scrubbing)?
-                }
+                Some(data) => GroupOptions::in_directory(address, lease, data)?,
                 None => GroupOptions::alone(address, lease)?,
             };
             let groups = vec![group];

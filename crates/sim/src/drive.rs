@@ -25,8 +25,13 @@ pub struct DiskPlan {
     pub stall: Nanos,
     /// Files are looked over all the time; else never.
     pub scrubs: bool,
+    /// They are on persistent memory.
+    pub is_memory: bool,
 }
 
+/// What a fence takes, mostly, and when the memory has much to do.
+const FENCE: Nanos = Nanos(1_000);
+const FENCE_STALL: Nanos = Nanos(100_000);
 /// One sync in so many stalls.
 const STALLS: u64 = 16;
 
@@ -39,6 +44,15 @@ impl DiskPlan {
             sync: Nanos(20_000 + chance.below(2_000_000)),
             stall: Nanos(1 + chance.below(200_000_000)),
             scrubs: false,
+            is_memory: false,
+        }
+    }
+
+    /// The same servers on persistent memory, if they lose nothing: a sync is a fence.
+    pub fn on_memory(self) -> DiskPlan {
+        match self.durability {
+            Durability::Async { .. } => self,
+            Durability::Sync => DiskPlan { sync: FENCE, stall: FENCE_STALL, is_memory: true, ..self },
         }
     }
 
@@ -120,7 +134,11 @@ impl DiskSource for Drive {
     fn open(&self, shape: Shape) -> Result<(ReplicaDisk, Found), DiskError> {
         let known = self.state.lock().sectors.clone();
         let bytes = file_bytes(shape.segments.into(), shape.table.into());
-        let sectors = known.clone().unwrap_or_else(|| SectorMedium::new(bytes));
+        let made = || match self.plan.is_memory {
+            false => SectorMedium::new(bytes),
+            true => SectorMedium::new(bytes).in_lines(),
+        };
+        let sectors = known.clone().unwrap_or_else(made);
         let platter = Platter { plan: self.plan, sectors: sectors.clone(), state: self.state.clone() };
         if known.is_some() {
             return ArenaDisk::open(platter, shape).map(|(disk, found)| (disk.boxed(), found));

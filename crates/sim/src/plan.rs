@@ -22,6 +22,9 @@ use crate::world::Drift;
 const SPARED: u64 = 3;
 /// In one of so many seeds servers that keep their data look over it all the time.
 const SCRUBBED: u64 = 4;
+/// Of the seeds of servers that lose nothing two in so many have persistent memory in place of disks, of
+/// which one is looked over.
+const MEMORY: u64 = 8;
 /// The longest time for which faults strike. Clients that are done earlier end it.
 pub const SAFETY: Nanos = Nanos::from_millis(3_000);
 /// How long sessions are kept: longer than a run, or a little longer than the timeout of clients.
@@ -105,6 +108,9 @@ impl Plan {
         // Not drawn, so that every other seed is as it was before there was a scrub.
         let scrubs = scenario.rots || seed % SCRUBBED == 2;
         plan.disk = plan.disk.map(|disk| DiskPlan { scrubs, ..disk });
+        if seed % MEMORY >= 4 && seed.is_multiple_of(2) {
+            plan.disk = plan.disk.map(DiskPlan::on_memory);
+        }
         plan
     }
 

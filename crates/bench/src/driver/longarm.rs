@@ -360,9 +360,11 @@ impl TargetFactory for LongarmFactory {
 fn durability(group: bool, disk: Option<&str>) -> Option<&'static str> {
     match (group, disk) {
         (true, Some("sync")) => Some("disks of a majority"),
+        (true, Some("pmem")) => Some("persistent memory of a majority"),
         (true, Some(_)) => Some("memory of a majority, on disk within the loss window"),
         (true, None) => Some("memory of a majority"),
         (false, Some("sync")) => Some("disk"),
+        (false, Some("pmem")) => Some("persistent memory"),
         (false, Some(_)) => Some("memory, on disk within the loss window"),
         (false, None) => None,
     }

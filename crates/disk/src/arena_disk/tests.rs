@@ -11,9 +11,18 @@ const DATA: u64 = 69 * SEGMENT_BYTES;
 const MOST: usize = 2048;
 
 fn made() -> (ArenaDisk<SectorMedium>, SectorMedium) {
-    let medium = SectorMedium::new(file_bytes(70, 69));
+    made_on(SectorMedium::new(file_bytes(70, 69)))
+}
+
+fn made_on(medium: SectorMedium) -> (ArenaDisk<SectorMedium>, SectorMedium) {
     let disk = ArenaDisk::create(medium.clone(), SHAPE, 99).expect("made");
     (disk, medium)
+}
+
+/// A disk, or persistent memory.
+fn medium(is_memory: bool) -> SectorMedium {
+    let sectors = SectorMedium::new(file_bytes(70, 69));
+    if is_memory { sectors.in_lines() } else { sectors }
 }
 
 fn line(value: u64) -> Line {
@@ -163,9 +172,10 @@ proptest! {
     #[test]
     fn is_what_was_synced_or_written_since(
         steps in proptest::collection::vec(step(), 0..60),
+        is_memory in any::<bool>(),
         seed in any::<u64>(),
     ) {
-        let (mut disk, medium) = made();
+        let (mut disk, medium) = made_on(medium(is_memory));
         let mut now = vec![0u64; 70];
         let page_of = |now: &[u64], page: usize| {
             now.chunks(PAGE_LINES as usize).nth(page).expect("a page").to_vec()
@@ -353,4 +363,13 @@ fn a_directory_keeps_an_arena_over_restarts() {
     let mut bytes = [0; 8];
     disk.read(DATA + 1000, &mut bytes).expect("read");
     assert_eq!((&bytes, disk.line(69)), (b"an entry", line(3)));
+    // As memory, and as a file again.
+    let mut disk = disk.on(MediumKind::PersistentMemory { or_file: true }).expect("mapped");
+    disk.write(DATA + 1008, b"another.").expect("written");
+    disk.sync().expect("synced");
+    drop(disk);
+    let (disk, _) = ArenaDisk::in_dir(dir.path(), SHAPE, 6).expect("opened");
+    let mut bytes = [0; 16];
+    disk.read(DATA + 1000, &mut bytes).expect("read");
+    assert_eq!(&bytes, b"an entryanother.");
 }

@@ -72,7 +72,10 @@ impl Leader {
 }
 
 fn scribe() -> (Scribe<SectorMedium>, SectorMedium) {
-    let medium = SectorMedium::new(file_bytes(3, 1));
+    scribe_on(SectorMedium::new(file_bytes(3, 1)))
+}
+
+fn scribe_on(medium: SectorMedium) -> (Scribe<SectorMedium>, SectorMedium) {
     let disk = ArenaDisk::create(medium.clone(), SHAPE, 1).expect("made");
     let first = Mark { ceiling: Csn(50), written: vec![0; STREAMS], ..Mark::default() };
     (Scribe::begin(disk, TERM, false, first).expect("begun"), medium)
@@ -88,9 +91,11 @@ proptest! {
     fn what_is_said_to_be_there_outlives_a_loss_of_power(
         steps in proptest::collection::vec(0u8..7, 0..80),
         left in 0u32..12,
+        is_memory in any::<bool>(),
         seed in any::<u64>(),
     ) {
-        let (mut scribe, medium) = scribe();
+        let sectors = SectorMedium::new(file_bytes(3, 1));
+        let (mut scribe, medium) = scribe_on(if is_memory { sectors.in_lines() } else { sectors });
         let mut leader = Leader::new();
         for step in steps {
             match step {

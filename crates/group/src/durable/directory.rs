@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longarm_base::Term;
-use longarm_disk::{ArenaDisk, DiskError, Found, Shape};
+use longarm_disk::{ArenaDisk, DiskError, Found, MediumKind, Shape};
 use longarm_host::random;
 
 use crate::durable::options::{DiskSource, ReplicaDisk};
@@ -60,13 +60,15 @@ pub(crate) struct Directory {
     dir: PathBuf,
     pub identity: Identity,
     medium: u64,
+    kind: MediumKind,
     /// Its lock keeps other processes out.
     _identity: File,
 }
 
 impl Directory {
-    /// The directory of a server that ran on it before, or an empty one, which may have to be made.
-    pub fn open(dir: &Path) -> Result<Directory, StartError> {
+    /// The directory of a server that ran on it before, or an empty one, which may have to be made. `kind` is
+    /// what it is on.
+    pub fn open(dir: &Path, kind: MediumKind) -> Result<Directory, StartError> {
         let wrong = |text: String| StartError::Directory { dir: dir.display().to_string(), text };
         let failed = |step: &str, error: Error| wrong(format!("cannot {step}: {error}"));
         make_dir(dir).map_err(|error| failed("make it", error))?;
@@ -97,7 +99,7 @@ impl Directory {
             return Err(wrong(text));
         };
         let [medium] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
-        Ok(Directory { dir: dir.into(), identity, medium, _identity: file })
+        Ok(Directory { dir: dir.into(), identity, medium, kind, _identity: file })
     }
 
     /// What the server promised.
@@ -110,7 +112,7 @@ impl Directory {
 impl DiskSource for Directory {
     fn open(&self, shape: Shape) -> Result<(ReplicaDisk, Found), DiskError> {
         let promise = || FileVoteStore::open(&self.dir)?.load();
-        open_arena(&self.dir, shape, self.medium, promise)
+        open_arena(&self.dir, shape, self.medium, self.kind, promise)
     }
 }
 
@@ -120,6 +122,7 @@ pub(super) fn open_arena(
     dir: &Path,
     shape: Shape,
     medium: u64,
+    kind: MediumKind,
     promise: impl FnOnce() -> std::io::Result<Option<Promise>>,
 ) -> Result<(ReplicaDisk, Found), DiskError> {
     let arena = dir.join("arena");
@@ -128,7 +131,7 @@ pub(super) fn open_arena(
         return Err(DiskError::Missing { path: arena });
     }
     let (disk, found) = ArenaDisk::in_dir(dir, shape, medium)?;
-    Ok((disk.boxed(), found))
+    Ok((disk.on(kind)?, found))
 }
 
 #[cfg(test)]
@@ -147,19 +150,19 @@ mod tests {
     fn a_server_is_the_same_in_each_of_its_lives_and_alone() {
         let dir = tempfile::tempdir().expect("a directory");
         let at = dir.path().join("not").join("there");
-        let first = Directory::open(&at).expect("made");
-        assert!(text(Directory::open(&at)).contains("in use by another process"));
+        let first = Directory::open(&at, MediumKind::Disk).expect("made");
+        assert!(text(Directory::open(&at, MediumKind::Disk)).contains("in use by another process"));
         let (identity, shape) = (first.identity, Shape { group: first.identity.id, ..SHAPE });
         first.open(shape).expect("made");
         drop(first);
-        let again = Directory::open(&at).expect("opened");
+        let again = Directory::open(&at, MediumKind::Disk).expect("opened");
         assert_eq!(again.identity, identity);
         again.open(shape).expect("opened");
         for file in ["identity", "arena"] {
             let mode = at.join(file).metadata().expect("there").permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{file}");
         }
-        let other = Directory::open(&dir.path().join("other")).expect("made");
+        let other = Directory::open(&dir.path().join("other"), MediumKind::Disk).expect("made");
         assert_ne!(other.identity.id, identity.id);
         assert!(again.open(Shape { segments: 9, ..shape }).is_err(), "of another size");
     }
@@ -169,10 +172,10 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = |name: &str| dir.path().join(name);
         std::fs::write(path("thesis.tex"), "years of work").expect("written");
-        let foreign = text(Directory::open(dir.path()));
+        let foreign = text(Directory::open(dir.path(), MediumKind::Disk));
         assert!(foreign.contains("`thesis.tex`") && foreign.contains("an empty one"), "{foreign}");
         std::fs::remove_file(path("thesis.tex")).expect("removed");
-        let made = Directory::open(dir.path()).expect("made");
+        let made = Directory::open(dir.path(), MediumKind::Disk).expect("made");
         let shape = Shape { group: made.identity.id, ..SHAPE };
         made.open(shape).expect("made");
         let promise = Promise { term: Term::new(1, longarm_base::ReplicaId(0)), ..Default::default() };
@@ -183,6 +186,6 @@ mod tests {
         drop(made);
         let bytes = std::fs::read_to_string(path("identity")).expect("read");
         std::fs::write(path("identity"), bytes.replace(" 1 ", " 2 ")).expect("written");
-        assert!(text(Directory::open(dir.path())).contains("is damaged"));
+        assert!(text(Directory::open(dir.path(), MediumKind::Disk)).contains("is damaged"));
     }
 }

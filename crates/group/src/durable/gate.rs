@@ -18,6 +18,7 @@ use longarm_base::{Csn, Mutant, Nanos, ReplicaId};
 use longarm_engine::stream::UNAPPLIED_MAX;
 use longarm_fabric::Channel;
 use longarm_host::{Mutex, Pause};
+use longarm_memory::Persistence;
 use longarm_replica::Group;
 use longarm_store::progress::layout::DIRECTORY;
 
@@ -120,6 +121,8 @@ struct Figures {
 #[derive(Debug)]
 pub struct DiskGate {
     durability: Durability,
+    /// What its file outlives, if that is memory.
+    on: Option<Persistence>,
     /// By stream: all positions below are in this replica's file.
     floors: Vec<AtomicU64>,
     scribe: Watcher,
@@ -143,6 +146,7 @@ impl DiskGate {
     /// have. If the group has other replicas, their disks report at a desk that sleeps on the channel.
     pub(crate) fn new(
         durability: Durability,
+        on: Option<Persistence>,
         group: Group,
         streams: usize,
         desk: Option<Channel>,
@@ -152,6 +156,7 @@ impl DiskGate {
         let by_majority = !eager && !Mutant::NotedAlone.is_on();
         DiskGate {
             durability,
+            on,
             floors: (0..streams).map(|_| AtomicU64::new(0)).collect(),
             scribe: Watcher::new(eager, streams),
             news: Arc::default(),
@@ -345,7 +350,12 @@ impl DiskGate {
             Durability::Sync => None,
         };
         DiskStats {
-            durability: self.durability.name(),
+            durability: self.durability.name_on(self.on),
+            medium: match self.on {
+                None => "disk",
+                Some(Persistence::Power) => "persistent memory",
+                Some(Persistence::Process) => "a file that stands for persistent memory",
+            },
             window_ms,
             syncs: figures.syncs,
             bytes: figures.bytes,
@@ -372,7 +382,7 @@ mod tests {
 
     fn gate(durability: Durability, replicas: u8, streams: usize) -> DiskGate {
         let replicas: Vec<_> = (0..replicas).map(ReplicaId).collect();
-        DiskGate::new(durability, Group::new(ME, &replicas).expect("a group"), streams, None)
+        DiskGate::new(durability, None, Group::new(ME, &replicas).expect("a group"), streams, None)
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_disk::{ArenaDisk, DiskError, Found, Medium, Shape};
+use longarm_memory::Persistence;
 
 use crate::durable::scrub::Scrubbing;
 
@@ -22,11 +23,12 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// Its name in settings.
-    pub fn name(self) -> &'static str {
-        match self {
-            Durability::Async { .. } => "async",
-            Durability::Sync => "sync",
+    /// Its name in settings, by what the file is kept on if that is memory.
+    pub fn name_on(self, memory: Option<Persistence>) -> &'static str {
+        match (self, memory) {
+            (Durability::Async { .. }, _) => "async",
+            (Durability::Sync, None) => "sync",
+            (Durability::Sync, Some(_)) => "pmem",
         }
     }
 }

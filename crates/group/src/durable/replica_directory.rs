@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longarm_base::ReplicaId;
-use longarm_disk::{DiskError, Found, Shape};
+use longarm_disk::{DiskError, Found, MediumKind, Shape};
 use longarm_host::random;
 
 use crate::durable::directory::open_arena;
@@ -30,17 +30,20 @@ pub struct ReplicaDirectory {
     dir: PathBuf,
     votes: Arc<dyn VoteStore>,
     medium: u64,
+    kind: MediumKind,
     /// Its lock keeps other processes out.
     _whose: File,
 }
 
 impl ReplicaDirectory {
-    /// The directory of this replica, or a new one, which is made. `votes` has what the replica promised.
+    /// The directory of this replica, or a new one, which is made. `votes` has what the replica promised, and
+    /// `kind` is what the directory is on.
     pub fn open(
         dir: &Path,
         group: u64,
         replica: ReplicaId,
         votes: Arc<dyn VoteStore>,
+        kind: MediumKind,
     ) -> Result<ReplicaDirectory, StartError> {
         let wrong = |text: String| StartError::Directory { dir: dir.display().to_string(), text };
         let failed = |step: &str, error: Error| wrong(format!("cannot {step}: {error}"));
@@ -70,13 +73,13 @@ impl ReplicaDirectory {
             )));
         }
         let [medium, ..] = random::<1>().map_err(|e| StartError::Os("draw random numbers", e))?;
-        Ok(ReplicaDirectory { dir: dir.into(), votes, medium, _whose: file })
+        Ok(ReplicaDirectory { dir: dir.into(), votes, medium, kind, _whose: file })
     }
 }
 
 impl DiskSource for ReplicaDirectory {
     fn open(&self, shape: Shape) -> Result<(ReplicaDisk, Found), DiskError> {
-        open_arena(&self.dir, shape, self.medium, || self.votes.load())
+        open_arena(&self.dir, shape, self.medium, self.kind, || self.votes.load())
     }
 }
 
@@ -92,7 +95,7 @@ mod tests {
 
     fn opened(dir: &Path, replica: u8) -> Result<ReplicaDirectory, StartError> {
         let votes = Arc::new(FileVoteStore::open(dir).expect("a store"));
-        ReplicaDirectory::open(&dir.join("arenas"), GROUP, ReplicaId(replica), votes)
+        ReplicaDirectory::open(&dir.join("arenas"), GROUP, ReplicaId(replica), votes, MediumKind::Disk)
     }
 
     fn refused(dir: &Path, replica: u8) -> String {

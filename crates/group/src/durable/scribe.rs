@@ -69,7 +69,7 @@ pub(crate) fn begin(
         Err(Unsettled::Failed(error)) => return Err(error),
         Err(Unsettled::Stopped) => unreachable!("nobody stops it"),
     }
-    let gate = Arc::new(DiskGate::new(durability, group, streams, desk));
+    let gate = Arc::new(DiskGate::new(durability, kept.disk.medium().persistence(), group, streams, desk));
     let scribe = Scribe::begin(kept.disk, term, durability == Durability::Sync, first)?;
     // Nothing of the term is written yet.
     gate.cover(group.me(), now(), ceiling);

@@ -15,7 +15,7 @@ pub const ABOUT: &str =
 #[command(after_help = "Ends with 7 if a line is bad: a server with these settings would not start or work.")]
 pub struct Args {
     /// Directory whose disk is measured: how long it takes until a few bytes are surely there. It has a file
-    /// for two seconds at most.
+    /// for two seconds at most. Also whether it is on persistent memory.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }
@@ -23,7 +23,7 @@ pub struct Args {
 /// Prints a line for each thing examined.
 pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     let mut findings = examine(&Machine::this(config), config);
-    findings.extend(args.data.as_deref().map(disk::sync));
+    findings.extend(args.data.iter().flat_map(|dir| [disk::sync(dir), disk::persistent(dir)]));
     for finding in &findings {
         if output.json() {
             output.value(&finding.to_json())?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use longarm_fabric::tcp::{Identity, Tls};
 use longarm_index::hash::{Discipline, SlotKind};
 use longarm_server::{
-    DataOptions, Durability, Eviction, KeepUp, Notice, Pages, Scrubbing, Server, ServerOptions,
+    DataOptions, Durability, Eviction, KeepUp, MediumKind, Notice, Pages, Scrubbing, Server, ServerOptions,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -22,7 +22,7 @@ use node::Node;
 
 use crate::cluster;
 use crate::config::units::{show_duration, show_size};
-use crate::config::{self, Config, HugePages, Log, Slot, Standby, Updates};
+use crate::config::{self, Config, HugePages, Log, Pmem, Slot, Standby, Updates};
 use crate::connect;
 use crate::human;
 use crate::output::{Exit, Failure, Output, fault};
@@ -182,10 +182,19 @@ fn data(args: &Args, config: &Config) -> Option<DataOptions> {
     let dir = config.data.clone().filter(|_| config.cluster.is_none())?;
     let durability = match config.durability {
         config::Durability::Async => Durability::Async { window: config.loss_window },
-        config::Durability::Sync => Durability::Sync,
+        config::Durability::Sync | config::Durability::Pmem => Durability::Sync,
     };
+    let medium = medium(config, config.durability == config::Durability::Pmem);
     let scrubbing = Scrubbing::hourly(config.scrub_rate);
-    Some(DataOptions { dir, durability, accept_damage: args.accept_damage, scrubbing })
+    Some(DataOptions { dir, durability, medium, accept_damage: args.accept_damage, scrubbing })
+}
+
+/// What data is kept on.
+fn medium(config: &Config, is_memory: bool) -> MediumKind {
+    match is_memory {
+        false => MediumKind::Disk,
+        true => MediumKind::PersistentMemory { or_file: config.pmem == Pmem::File },
+    }
 }
 
 fn tls(config: &Config) -> Result<Option<Tls>, Failure> {

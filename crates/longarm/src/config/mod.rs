@@ -23,7 +23,8 @@ pub use longarm_cluster::units;
 
 use settings::{SETTINGS, Setting};
 pub use values::{
-    Config, Durability, Eviction, Given, Host, HugePages, Log, Origin, Rdma, Slot, Standby, Tls, Updates,
+    Config, Durability, Eviction, Given, Host, HugePages, Log, Origin, Pmem, Rdma, Slot, Standby, Tls,
+    Updates,
 };
 
 impl Config {

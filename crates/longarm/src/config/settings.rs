@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde_json::{Value, json};
 
 use super::units::{parse_duration, parse_size, show_duration, show_size};
-use super::{Config, Durability, Eviction, HugePages, Log, Slot, Standby, Updates};
+use super::{Config, Durability, Eviction, HugePages, Log, Pmem, Slot, Standby, Updates};
 
 /// The commands that take a setting as a flag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -199,8 +199,18 @@ pub static SETTINGS: &[Setting] = &[
         show: |c| json!(c.durability.name()),
         ..server(
             "durability",
-            "async|sync",
-            "With --data: acknowledge a write when it is in memory, or when it is on disk",
+            "async|sync|pmem",
+            "With --data: acknowledge a write when it is in memory, on disk, or in persistent memory",
+        )
+    },
+    Setting {
+        set: |c, v| one(v, |text| text.parse().map(|pmem| c.pmem = pmem)),
+        show: |c| json!(c.pmem.name()),
+        ..server(
+            "pmem",
+            "dax|file",
+            "With durability pmem: keep the data on a file system mounted with dax; or let ordinary files \
+             stand for that, to try it: they outlive the server's process and no loss of power",
         )
     },
     Setting {
@@ -372,7 +382,8 @@ macro_rules! choice {
 choice!(HugePages, "auto" => Auto, "on" => On, "off" => Off);
 choice!(Eviction, "none" => None, "lru" => Lru);
 choice!(Log, "error" => Error, "warn" => Warn, "info" => Info, "debug" => Debug);
-choice!(Durability, "async" => Async, "sync" => Sync);
+choice!(Durability, "async" => Async, "sync" => Sync, "pmem" => Pmem);
+choice!(Pmem, "dax" => Dax, "file" => File);
 choice!(Standby, "idle" => Idle, "always" => Always);
 choice!(Slot, "64" => Inline64, "16" => Pointer16);
 choice!(Updates, "in-place" => InPlace, "out-of-place" => OutOfPlace);

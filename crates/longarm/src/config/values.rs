@@ -73,6 +73,17 @@ pub enum Durability {
     Async,
     /// When it is on disk.
     Sync,
+    /// When it is in persistent memory.
+    Pmem,
+}
+
+/// What persistent memory is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pmem {
+    /// A directory on a file system that maps it, mounted with `dax`.
+    Dax,
+    /// Ordinary files may stand for it, which outlive the process and no loss of power.
+    File,
 }
 
 /// How much is said on stderr. Each level adds to the levels before it.
@@ -166,6 +177,8 @@ pub struct Config {
     pub data: Option<PathBuf>,
     /// When a write is acknowledged, where data is kept.
     pub durability: Durability,
+    /// What persistent memory is.
+    pub pmem: Pmem,
     /// The time within which the writes were taken that a loss of power loses, at most.
     pub loss_window: Duration,
     /// Bytes a second that a server reads back of what it keeps, to see whether it is still there.
@@ -286,6 +299,7 @@ impl Config {
             spin_us: 50,
             data: None,
             durability: Durability::Async,
+            pmem: Pmem::Dax,
             loss_window: limits::LOSS_WINDOW,
             scrub_rate: 10 << 20,
             secret_file: None,

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use longarm_memory::{OwnedWords, Persistence, map_persistent};
+
 use super::Finding;
 
 /// Bytes that are written and synced at once.
@@ -67,6 +69,44 @@ fn judge(dir: &Path, mut times: Vec<Duration>) -> Finding {
     Finding::warn("disk", found, "a change of the leader waits for two of these: name another disk as --data")
 }
 
+/// Says whether a directory is on persistent memory, and how long a write takes to be surely there.
+pub fn persistent(dir: &Path) -> Finding {
+    match measure_memory(dir) {
+        Ok((Persistence::Power, time)) => {
+            let (dir, us) = (dir.display(), time.as_secs_f64() * 1e6);
+            Finding::ok(
+                "pmem",
+                format!("{dir} is on persistent memory: 4 KiB are written back in {us:.1} us"),
+            )
+        }
+        Ok((Persistence::Process, _)) => Finding::ok(
+            "pmem",
+            format!(
+                "{} is on no persistent memory (a file system mounted with dax): --durability pmem wants \
+                 --pmem file there, and outlives the process alone",
+                dir.display()
+            ),
+        ),
+        // What is wrong with the directory its disk's line says.
+        Err(error) => Finding::ok("pmem", format!("{}: cannot say: {error}", dir.display())),
+    }
+}
+
+/// What a file in the directory is when it is mapped, and how long a block takes to be written back.
+fn measure_memory(dir: &Path) -> io::Result<(Persistence, Duration)> {
+    let scratch = Scratch::new(dir, "pmem")?;
+    scratch.file.write_all_at(&vec![1; BLOCKS * BLOCK], 0)?;
+    let (memory, persistence) = map_persistent(&scratch.file, (BLOCKS * BLOCK) as u64)?;
+    let begun = Instant::now();
+    for block in 0..BLOCKS {
+        let at = (block * BLOCK) as u64;
+        memory.copy_in(at, &[block as u8; BLOCK]);
+        memory.flush(at, BLOCK as u64);
+        memory.fence();
+    }
+    Ok((persistence, begun.elapsed() / BLOCKS as u32))
+}
+
 /// A file that goes when this does.
 struct Scratch {
     file: File,
@@ -74,9 +114,9 @@ struct Scratch {
 }
 
 impl Scratch {
-    fn new(dir: &Path) -> io::Result<Scratch> {
-        let path = dir.join(format!(".longarm-doctor-{}", std::process::id()));
-        let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+    fn new(dir: &Path, what: &str) -> io::Result<Scratch> {
+        let path = dir.join(format!(".longarm-doctor-{what}-{}", std::process::id()));
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
         Ok(Scratch { file, path })
     }
 }
@@ -89,7 +129,7 @@ impl Drop for Scratch {
 
 /// How long each of some syncs took, of a block that was written in place.
 fn measure(dir: &Path) -> io::Result<Vec<Duration>> {
-    let scratch = Scratch::new(dir)?;
+    let scratch = Scratch::new(dir, "sync")?;
     // No holes: a block that is there is written without the file system's journal.
     scratch.file.write_all_at(&vec![1; BLOCKS * BLOCK], 0)?;
     scratch.file.sync_all()?;
@@ -115,6 +155,9 @@ mod tests {
         let finding = sync(dir.path());
         assert_ne!(finding.verdict, Verdict::Bad, "{finding:?}");
         assert!(finding.found.contains("are written and synced in"), "{finding:?}");
+        // Whatever this machine has: it says what, and what follows.
+        let memory = persistent(dir.path());
+        assert!(memory.found.contains(" persistent memory"), "{memory:?}");
         assert_eq!(std::fs::read_dir(dir.path()).expect("it is there").count(), 0);
     }
 

@@ -185,11 +185,14 @@ impl Replicas {
         let data = self.directory.path().join(format!("node-{node}"));
         let device = self.plan.devices.get(node.0 as usize - 1).cloned();
         let mut command = server(&self.plan.program);
+        // Processes are killed here, and the machine goes on: files will do.
+        let is_memory = self.plan.durability == Durability::Pmem;
         let (journal, one) = (self.journal.clone(), self.node(node));
         assert!(one.child.is_none(), "node {node} runs already");
         command.arg("--cluster").arg(&one.file).arg("--data").arg(data);
         command.args(["--node", &node.to_string(), "--memory", &memory, "--workers", &workers]);
         command.args(["--ordered", &ordered]);
+        command.args(["--pmem", "file"].iter().filter(|_| is_memory));
         command.args(one.joins.then_some("--join"));
         command.args(device.iter().flat_map(|device| ["--verbs-device", device]));
         let mut child = command.stderr(Stdio::piped()).spawn().map_err(system)?;

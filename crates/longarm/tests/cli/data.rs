@@ -32,13 +32,13 @@ fn refused(data: &Path, more: &[&str]) -> (String, Option<i32>) {
 
 #[test]
 fn what_was_loaded_is_there_after_kills_and_orderly_ends() {
-    for durability in ["async", "sync"] {
+    for durability in ["async", "sync", "pmem"] {
         let (home, mut directory) =
             (TempDir::new().expect("a directory"), TempDir::new().expect("a directory"));
         let (tree, data) = (home.path().join("tree"), home.path().join("data"));
         make_tree(&tree);
         for life in 0..3 {
-            let mut server = start(directory, &data, &["--durability", durability]);
+            let mut server = start(directory, &data, &["--durability", durability, "--pmem", "file"]);
             if life == 0 {
                 server.ok(&["load", &tree.display().to_string()]);
                 server.ok(&["put", "gone", "x"]);
@@ -85,6 +85,12 @@ fn a_directory_that_is_of_no_use_is_refused_with_what_to_do() {
         let left = std::fs::read_dir(&large).expect("there").flatten().map(|file| file.file_name());
         assert!(left.into_iter().all(|name| name == "identity" || name == "promise"), "no half of a file");
     }
+    // A directory for tests is on no persistent memory.
+    let (err, code) = refused(&home.path().join("pmem"), &["--durability", "pmem"]);
+    assert!(
+        code == Some(7) && err.contains("on no persistent memory") && err.contains("--pmem file"),
+        "{err}"
+    );
     let (err, code) = refused(&home.path().join("lru"), &["--eviction", "lru"]);
     assert!(code == Some(2) && err.contains("eviction"), "{err}");
 }
@@ -137,7 +143,8 @@ fn connect(address: &str, seconds: u64) -> Client {
 #[test]
 fn acknowledged_writes_outlive_kills_at_any_moment() {
     let kills: u64 = std::env::var("LONGARM_KILLS").map_or(3, |kills| kills.parse().expect("a number"));
-    for (durability, transport) in [("sync", "shm"), ("async", "shm"), ("sync", "tcp"), ("async", "tcp")] {
+    let modes = ["sync", "async", "pmem"].into_iter();
+    for (durability, transport) in modes.flat_map(|mode| [(mode, "shm"), (mode, "tcp")]) {
         let home = TempDir::new().expect("a directory");
         let data = home.path().join("data");
         let mut lanes = [Lane::default(); 3];
@@ -148,7 +155,7 @@ fn acknowledged_writes_outlive_kills_at_any_moment() {
                 _ => "tcp://127.0.0.1:0".into(),
             };
             let data = data.display().to_string();
-            let flags = ["--data", &data, "--durability", durability, "--workers", "2"];
+            let flags = ["--data", &data, "--durability", durability, "--pmem", "file", "--workers", "2"];
             let mut server = Server::start_at(directory, address, &flags);
             let address = server.address.clone();
             let there = [0, 1, 2].map(|lane| {
@@ -156,7 +163,7 @@ fn acknowledged_writes_outlive_kills_at_any_moment() {
                 look(lane, |key| client.get(key).expect("read"))
             });
             for (lane, (known, last)) in lanes.iter().zip(there).enumerate() {
-                let least = if durability == "sync" { known.acknowledged } else { known.settled };
+                let least = if durability == "async" { known.settled } else { known.acknowledged };
                 assert!(
                     (least..=known.sent).contains(&last),
                     "{durability} over {transport}, lane {lane}: {last} is there, {least} was acknowledged"

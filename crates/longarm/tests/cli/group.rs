@@ -45,6 +45,8 @@ impl Group {
     fn program(&self, node: usize) -> Command {
         let mut command = program();
         command.current_dir(self.directory.path()).env("LONGARM_MEMORY", "64MiB");
+        // Ordinary files stand for persistent memory.
+        command.env("LONGARM_PMEM", "file");
         if let Some(device) = self.devices.get(node) {
             command.env("LONGARM_VERBS_DEVICE", device);
         }

@@ -43,7 +43,7 @@ fn kill_all(group: &mut Group) {
 
 #[test]
 fn what_a_group_acknowledged_is_there_after_all_its_nodes_were_killed() {
-    ["sync", "async"].into_iter().for_each(outlives_kills_and_ends);
+    ["sync", "async", "pmem"].into_iter().for_each(outlives_kills_and_ends);
 }
 
 /// What an orderly end leaves is all there in either mode.
@@ -86,7 +86,7 @@ fn connect(group: &Group, seconds: u64) -> ClusterClient {
 #[test]
 fn acknowledged_writes_of_a_group_outlive_kills_of_all_its_nodes() {
     let kills: u64 = std::env::var("LONGARM_KILLS").map_or(3, |kills| kills.parse().expect("a number"));
-    for durability in ["sync", "async"] {
+    for durability in ["sync", "async", "pmem"] {
         let addresses = tcp();
         outlives_kills(durability, group(durability, shm), kills);
         outlives_kills(durability, group(durability, |node, _| addresses[node - 1].clone()), kills);
@@ -101,7 +101,7 @@ fn outlives_kills(durability: &str, mut group: Group, kills: u64) {
         let client = client.group(0).expect("connected");
         let there = [0, 1, 2].map(|lane| look(lane, |key| client.get(key).expect("read")));
         for (lane, (known, last)) in lanes.iter().zip(there).enumerate() {
-            let least = if durability == "sync" { known.acknowledged } else { known.settled };
+            let least = if durability == "async" { known.settled } else { known.acknowledged };
             let logs = group.logs();
             assert!(
                 (least..=known.sent).contains(&last),

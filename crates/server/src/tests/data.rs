@@ -8,31 +8,32 @@ use std::time::Duration;
 
 use longarm_base::{Nanos, ReplicaId};
 use longarm_disk::layout::file_bytes;
-use longarm_disk::{ArenaDisk, DiskError, Found, Medium, SectorMedium, Shape};
+use longarm_disk::{ArenaDisk, DiskError, Found, Medium, MediumKind, SectorMedium, Shape};
 use longarm_fabric::Member;
 use longarm_group::{
-    DiskSource, Durability, Durable, GroupOptions, Promise, ReplicaDisk, Scrubbing, VoteStore,
+    DataOptions, DiskSource, Durability, Durable, GroupOptions, Promise, ReplicaDisk, Scrubbing, VoteStore,
 };
 use longarm_host::Mutex;
 use longarm_replica::Timing;
 use longarm_wire::{Request, RequestKind, Status};
 
 use super::harness::{Raw, options, shm_address, start, until};
-use crate::options::DataOptions;
 use crate::{Server, ServerOptions, StartError};
 
 const WINDOW: Durability = Durability::Async { window: Duration::from_millis(100) };
 
 fn data(dir: &Path, durability: Durability) -> Option<DataOptions> {
-    Some(DataOptions { dir: dir.into(), durability, accept_damage: false, scrubbing: Scrubbing::NONE })
+    let (dir, medium, scrubbing) = (dir.into(), MediumKind::Disk, Scrubbing::NONE);
+    Some(DataOptions { dir, durability, medium, accept_damage: false, scrubbing })
 }
 
 /// A server with this directory.
 fn on(dir: &Path, durability: Durability) -> (Server, Raw) {
-    let (server, _) = start(|options| {
-        options.addresses = vec![shm_address()];
-        options.data = data(dir, durability);
-    });
+    with(data(dir, durability))
+}
+
+fn with(data: Option<DataOptions>) -> (Server, Raw) {
+    let (server, _) = start(|options| (options.addresses, options.data) = (vec![shm_address()], data));
     let raw = Raw::connect(&server.addresses()[0]);
     (server, raw)
 }
@@ -44,12 +45,19 @@ fn stop(server: Server) {
 
 #[test]
 fn what_a_server_held_is_there_in_its_next_lives() {
-    for durability in [WINDOW, Durability::Sync] {
+    let memory = MediumKind::PersistentMemory { or_file: true };
+    let kinds = [
+        (WINDOW, MediumKind::Disk, "async"),
+        (Durability::Sync, MediumKind::Disk, "sync"),
+        (Durability::Sync, memory, "pmem"),
+    ];
+    for (durability, medium, name) in kinds {
         let dir = tempfile::tempdir().expect("a directory");
+        let options = data(dir.path(), durability).map(|data| DataOptions { medium, ..data });
         let value = |key: u32, life: u32| vec![(key * 7 + life) as u8; (key as usize * 977) % 30_000];
         let mut csn = 0;
         for life in 1..=4 {
-            let (server, mut raw) = on(dir.path(), durability);
+            let (server, mut raw) = with(options.clone());
             for key in 0..60u32 {
                 let found = raw.get(&key.to_le_bytes());
                 match life {
@@ -67,7 +75,7 @@ fn what_a_server_held_is_there_in_its_next_lives() {
                 assert_eq!(raw.delete(&key.to_le_bytes()).status, Status::Ok);
             }
             let disk = server.stats().disk.expect("it has one");
-            assert_eq!((disk.durability, disk.failed), (durability.name(), None));
+            assert_eq!((disk.durability, disk.failed), (name, None));
             stop(server);
         }
     }

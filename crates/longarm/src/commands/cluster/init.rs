@@ -127,6 +127,7 @@ fn kept(cluster: &Cluster) -> String {
     match (cluster.durability, window(cluster)) {
         (Durability::Memory, _) => "data in memory".into(),
         (_, Some(window)) => format!("data on disk but for the writes of {window} at most"),
+        (Durability::Pmem, _) => "data in persistent memory before it is acknowledged".into(),
         (_, None) => "data on disk before it is acknowledged".into(),
     }
 }

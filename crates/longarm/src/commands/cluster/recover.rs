@@ -43,7 +43,7 @@ pub fn run(args: &RecoverArgs, config: &Config, output: &mut Output) -> Result<E
     let at = operator::chosen(&cluster, &args.file, args.group)?;
     if cluster.durability != Durability::Async {
         let text = match cluster.durability {
-            Durability::Sync => {
+            mode if mode.keeps_all() => {
                 "a majority of its nodes goes on by itself: all that was acknowledged is on disk"
             }
             _ => "its nodes keep nothing on disks: what was in memory is lost",

@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use longarm_base::ReplicaId;
 use longarm_fabric::Address;
-use longarm_server::{Durability, Durable, FileVoteStore, GroupOptions, ReplicaDirectory, Scrubbing};
+use longarm_server::{
+    Durability, Durable, FileVoteStore, GroupOptions, MediumKind, ReplicaDirectory, Scrubbing,
+};
 
 use super::args::Args;
 use super::failure::start_failure;
+use super::medium;
 use crate::cluster::{self, Cluster, Group, NodeAt, NodeId};
 use crate::config::{Config, Origin};
 use crate::output::{Exit, Failure, Output};
@@ -20,6 +23,8 @@ pub struct Node {
     at: NodeAt,
     joins: bool,
     dir: PathBuf,
+    /// What the files of its replicas are kept on.
+    medium: MediumKind,
     /// How the files of its replicas are looked over.
     scrubbing: Scrubbing,
 }
@@ -69,7 +74,8 @@ impl Node {
         }
         let dir = config.data.clone().unwrap_or_else(|| cluster::directory_beside(path, at.node));
         let scrubbing = Scrubbing::hourly(config.scrub_rate);
-        Ok(Some(Node { cluster, at, joins: args.join, dir, scrubbing }))
+        let medium = medium(config, cluster.durability == cluster::Durability::Pmem);
+        Ok(Some(Node { cluster, at, joins: args.join, dir, medium, scrubbing }))
     }
 
     /// Gives the settings with the node's address. Warns of a setting that is not for one server to say,
@@ -122,9 +128,9 @@ impl Node {
         let durability = match self.cluster.durability {
             cluster::Durability::Memory => return without_data(&dir).map(|()| None),
             cluster::Durability::Async => Durability::Async { window: self.cluster.loss_window },
-            cluster::Durability::Sync => Durability::Sync,
+            cluster::Durability::Sync | cluster::Durability::Pmem => Durability::Sync,
         };
-        let disk = ReplicaDirectory::open(&dir, group.id, replica, votes);
+        let disk = ReplicaDirectory::open(&dir, group.id, replica, votes, self.medium);
         let disk = Arc::new(disk.map_err(|error| start_failure(&error))?);
         Ok(Some(Durable { durability, disk, accept_damage: false, scrubbing: self.scrubbing }))
     }

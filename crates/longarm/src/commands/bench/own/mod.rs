@@ -57,6 +57,7 @@ impl Place {
         let durability = match (&config.data, config.durability) {
             (Some(_), config::Durability::Sync) => Durability::Sync,
             (Some(_), config::Durability::Async) => Durability::Async,
+            (Some(_), config::Durability::Pmem) => Durability::Pmem,
             (None, _) => Durability::Memory,
         };
         let group =
