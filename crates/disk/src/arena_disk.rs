@@ -167,6 +167,16 @@ impl<M: Medium> ArenaDisk<M> {
         self.sync()
     }
 
+    /// Each write is waited for from now on. Those of single segments come to the lowest that is free, so the
+    /// medium may prepare itself for them from the first one on that was never claimed.
+    pub fn expect_writes(&mut self) {
+        let mut segments = self.shape.table..self.shape.segments;
+        let bare = segments.find(|segment| self.line(*segment).iter().all(|byte| *byte == 0));
+        if let Some(first) = bare {
+            self.medium.prepare(self.place(u64::from(first) * SEGMENT_BYTES, 0));
+        }
+    }
+
     /// Whose arena it is, and how large.
     pub fn shape(&self) -> Shape {
         self.shape

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use crate::error::DiskError;
 use crate::medium::Medium;
+use crate::prewriter::Prewriter;
 
 /// Bytes of zeros that are written at once.
 const CHUNK: u64 = 1 << 20;
@@ -17,6 +18,8 @@ const CHUNK: u64 = 1 << 20;
 /// A file.
 #[derive(Debug)]
 pub struct FileMedium {
+    /// Dropped before the file's lock.
+    prewriter: Option<Prewriter>,
     file: File,
     path: PathBuf,
     bytes: u64,
@@ -38,7 +41,7 @@ impl FileMedium {
             let _ = std::fs::remove_file(&fresh);
             return Err(error);
         }
-        Ok(FileMedium { file, path: path.to_path_buf(), bytes })
+        Ok(FileMedium { prewriter: None, file, path: path.to_path_buf(), bytes })
     }
 
     /// The file is complete: it has its name from now on, also after a loss of power.
@@ -57,7 +60,7 @@ impl FileMedium {
             lock(&file, path)?;
         }
         let bytes = file.metadata().map_err(fail)?.len();
-        Ok(FileMedium { file, path: path.to_path_buf(), bytes })
+        Ok(FileMedium { prewriter: None, file, path: path.to_path_buf(), bytes })
     }
 
     /// The file, to be mapped.
@@ -71,7 +74,7 @@ impl FileMedium {
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(fail)?;
         lock(&file, path)?;
         let bytes = file.metadata().map_err(fail)?.len();
-        Ok(FileMedium { file, path: path.to_path_buf(), bytes })
+        Ok(FileMedium { prewriter: None, file, path: path.to_path_buf(), bytes })
     }
 }
 
@@ -85,7 +88,16 @@ impl Medium for FileMedium {
     }
 
     fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        if let Some(prewriter) = &self.prewriter {
+            prewriter.before_write(at..at + bytes.len() as u64);
+        }
         self.file.write_all_at(bytes, at)
+    }
+
+    fn prepare(&mut self, from: u64) {
+        if self.prewriter.is_none() {
+            self.prewriter = Prewriter::start(&self.path, from);
+        }
     }
 
     fn sync(&mut self) -> io::Result<()> {

@@ -20,6 +20,7 @@ pub mod layout;
 mod medium;
 mod note;
 mod persistent;
+mod prewriter;
 mod scribe;
 mod sectors;
 mod sequence;

@@ -17,6 +17,10 @@ pub trait Medium: Send + Sync {
     /// after some of the writes to it, in their order.
     fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()>;
 
+    /// From now on what is written next begins there, mostly, and is waited for: a medium that has a way to
+    /// make that cheaper does so meanwhile.
+    fn prepare(&mut self, _from: u64) {}
+
     /// Waits until all that was written is there, whatever happens. After an error nothing is known of it.
     fn sync(&mut self) -> io::Result<()>;
 
@@ -45,6 +49,10 @@ impl<M: Medium + ?Sized> Medium for Box<M> {
 
     fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
         (**self).write(at, bytes)
+    }
+
+    fn prepare(&mut self, from: u64) {
+        (**self).prepare(from)
     }
 
     fn sync(&mut self) -> io::Result<()> {

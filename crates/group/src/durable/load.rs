@@ -26,7 +26,7 @@ use longarm_store::{Room, SegmentUse};
 
 use crate::OWN_HEADER;
 use crate::checked_arena::CheckedArena;
-use crate::durable::options::{Durable, ReplicaDisk};
+use crate::durable::options::{Durability, Durable, ReplicaDisk};
 use crate::log::Log;
 use crate::options::StartError;
 
@@ -155,7 +155,10 @@ pub(crate) fn load(
 ) -> Result<Loaded, StartError> {
     let ArenaGeometry { segments, table } =
         ArenaGeometry::read(&arena.memory, &arena.sums).expect(OWN_HEADER);
-    let (disk, found) = durable.disk.open(Shape { group, segments, table })?;
+    let (mut disk, found) = durable.disk.open(Shape { group, segments, table })?;
+    if durable.durability == Durability::Sync {
+        disk.expect_writes();
+    }
     let Some(note) = found.note else { return Ok(Loaded { disk, note: None, floors: Vec::new() }) };
     let mut loading = Loading { arena, disk, begun: now(), log };
     loading.lines(table..segments, note.term);
