@@ -124,6 +124,7 @@ Begin(c, of, S, word, v) ==
     /\ UNCHANGED <<served, drawn, committed, losses>>
 
 \* From memory: as in ViewChange, of those of the highest sync term the candidate takes all of that term.
+\* What a base that never served gave up is given up with it.
 ElectFromMemory(c, Q) ==
     LET b == Max({sync[r] : r \in Q})
         those == {r \in Q : sync[r] = b}
@@ -131,7 +132,8 @@ ElectFromMemory(c, Q) ==
     IN
     /\ \A r \in Q : sync[r] # Lost
     /\ c \in those
-    /\ Begin(c, IF mixed[c] THEN now + 1 ELSE b, S, "memory", told[c])
+    /\ Begin(c, IF mixed[c] THEN now + 1 ELSE b, S,
+             IF b \in served THEN "memory" ELSE how[b], told[c])
     /\ UNCHANGED file
 
 \* Which disk is better: that of the higher term, and then that of the higher stable version.
