@@ -50,7 +50,7 @@ CONSTANTS
     NotedAlone,      \* FALSE is right: the notes of a majority count, not the leader's (D2)
     CoverStable,     \* a note covers the writes up to its stable version, not all that were written (D2)
     KeepBeyondCut,   \* FALSE is right: what is above the stable version goes (D2)
-    MixedCounts,     \* of the best term a mixed file counts for its stable version (D2)
+    MixAhead,        \* FALSE is right: a file becomes a mixture when the leader's has as much of the term (D2)
     VoteCold,        \* FALSE is right: who lost its memory votes in no election from memory (D6)
     ColdMajority,    \* FALSE is right: all must report from their disks (D6)
     KeepWarmTail,    \* FALSE is right: who leads from its disk gives up what only its memory has (D6)
@@ -68,7 +68,8 @@ VARIABLES
     committed,  \* those that were ever acknowledged
     start,      \* start[t]: the start set of term t
     served,     \* the terms that have served
-    how,        \* how[t]: what t was elected from: memory, disks, or disks by an operator's word
+    how,        \* how[t]: what t was elected from: memory, disks, or disks by an operator's word, of which
+                \* one may have been a mixture
     sync,       \* sync[r]: the term whose start set the memory of r holds; Lost: its memory does not count
     mixed,      \* mixed[r]: its memory was read from a mixed file
     mem,        \* mem[r]: the writes in its memory
@@ -136,12 +137,13 @@ ElectFromMemory(c, Q) ==
              IF b \in served THEN "memory" ELSE how[b], told[c])
     /\ UNCHANGED file
 
-\* Which disk is better: that of the higher term, and then that of the higher stable version.
+\* Which disk is better: that of the higher term, then one that is no mixture, and then that of the higher
+\* stable version.  A mixture may lack what was written anew in segments that were used again.
 Better(a, b) ==
     \/ a.term > b.term
     \/ /\ a.term = b.term
-       /\ \/ (MixedCounts \/ a.mixed = b.mixed) /\ a.stable > b.stable
-          \/ (MixedCounts => a.stable = b.stable) /\ ~a.mixed /\ b.mixed
+       /\ \/ ~a.mixed /\ b.mixed
+          \/ a.mixed = b.mixed /\ a.stable > b.stable
 
 \* What is left of S by note n.
 Covered(n, S) == {w \in S : w[1] < n.term \/ (w[1] = n.term /\ (Sync \/ KeepBeyondCut \/ w[2] <= n.stable))}
@@ -158,8 +160,9 @@ ElectFromDisks(c, Q, word) ==
     /\ IF word \/ ColdMajority THEN Q \in Majorities ELSE Q = Replica
     /\ \A r \in Q : ~Better(note[r], n)
     /\ c \in warm => sync[c] = n.term /\ ~n.mixed
-    /\ word \/ MixedCounts \/ ~n.mixed
-    /\ Begin(c, now + 1, S, IF word THEN "word" ELSE IF Majority(warm) THEN "early" ELSE "disks",
+    /\ word \/ ~n.mixed
+    /\ Begin(c, now + 1, S, IF word THEN IF \E r \in Q : note[r].mixed THEN "mixture" ELSE "word"
+                           ELSE IF Majority(warm) THEN "early" ELSE "disks",
              Max({told[c], high}))
     /\ disk' = [disk EXCEPT ![c] = S] /\ UNCHANGED note
 
@@ -169,11 +172,16 @@ Counts(r) ==
     /\ served' = IF leader # {} /\ Majority(synced \cup {r}) THEN served \cup {now} ELSE served
 
 \* The leader gives the follower all that it has, and tells it which versions are gone.  If the follower does
-\* not share the start set, a note says that its file is a mixture from now on.
+\* not share the start set, a note says that its file is a mixture from now on.  The file may be one of those
+\* whose notes let writes be taken: so the leader's own file has as much of the term first.
 Adopt(l, f) ==
     LET shares == ~mixed[f] /\ sync[f] \in {common, now}
-        there == shares /\ note[f].term = now /\ ~note[f].mixed
+        its == note[f].term = now /\ ~note[f].mixed
+        there == shares /\ its
     IN
+    /\ \/ Sync \/ shares \/ ~its \/ MixAhead
+       \/ /\ note[l].term = now /\ ~note[l].mixed
+          /\ note[l].stable >= note[f].stable
     /\ f # l /\ f \notin follows /\ follows' = follows \cup {f}
     /\ mem' = [mem EXCEPT ![f] = mem[l]]
     /\ sync' = [sync EXCEPT ![f] = now] /\ mixed' = [mixed EXCEPT ![f] = FALSE]
@@ -300,7 +308,7 @@ Symmetry == Permutations(Replica)
 -----------------------------------------------------------------------------
 \* Invariants
 
-ByDisks(t) == how[t] \in {"disks", "word"}
+ByDisks(t) == how[t] \in {"disks", "word", "mixture"}
 
 \* What was acknowledged before u, or could be read, unless a term that goes by disks gave it up before u.
 Shown(u) ==
@@ -318,8 +326,9 @@ Complete == \A u \in served : ~ByDisks(u) => GivenUp(u) = {}
 \* D2: what is left after that is what the group held at a moment.
 Moment == \A u \in served : ByDisks(u) => \A w \in GivenUp(u), v \in start[u] : v[2] < w[2]
 
-\* D2: no more is lost than the window.
-Bounded == \A u \in served : ByDisks(u) => Cardinality(GivenUp(u)) <= Window
+\* D2: no more is lost than the window.  An operator whose word is given while the file of a follower is a
+\* mixture gives up all that only the missing replicas have.
+Bounded == \A u \in served : how[u] \in {"disks", "word"} => Cardinality(GivenUp(u)) <= Window
 
 \* D3: no version names two writes that anybody saw.
 OneWrite ==

@@ -110,6 +110,21 @@ const MUTANTS: &[(&str, Finder)] = &[
         Test("longarm-group", "durable::gate::tests::in_async_mode_a_majority_of_the_disks_sets_the_limits"),
     ),
     (
+        "CoverMoment",
+        Test(
+            "longarm-group",
+            "durable::gate::tests::writes_are_taken_within_the_window_and_below_the_ceiling_and_while_the_\
+             scribe_keeps_up",
+        ),
+    ),
+    (
+        "MixAhead",
+        Test(
+            "longarm-group",
+            "durable::follow::tests::a_file_of_the_term_becomes_a_mixture_only_when_the_leaders_has_as_much",
+        ),
+    ),
+    (
         "ScrubBeyond",
         Test("longarm-group", "durable::tests::what_rots_in_the_file_is_written_again_from_memory"),
     ),

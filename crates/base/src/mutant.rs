@@ -82,6 +82,10 @@ pub enum Mutant {
     ShareDisk,
     /// The window goes by the disk of the leader alone (D2).
     NotedAlone,
+    /// The window goes by the moment of a note, not by the version up to which it covers everything (D2).
+    CoverMoment,
+    /// The file of a follower becomes a mixture while the leader's has less of the term (D2).
+    MixAhead,
     /// The scrub takes what is not to be in the file yet for lost (D9).
     ScrubBeyond,
     /// What a replica promised is not yet on disk when it says so (L2).

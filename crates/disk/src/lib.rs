@@ -32,6 +32,6 @@ pub use file::FileMedium;
 pub use medium::Medium;
 pub use note::Note;
 pub use persistent::{MediumKind, PersistentMedium};
-pub use scribe::{Mark, Noted, Scribe, covers};
+pub use scribe::{Mark, Scribe, covers};
 pub use sectors::{Fault, SectorMedium};
 pub use table::Line;

@@ -16,10 +16,11 @@
 //! ```
 //! A note is written behind the sync of what it says, and counts once it is synced itself.
 
-use longarm_base::{Csn, Term};
+use longarm_base::{Csn, Mutant, Term};
 use longarm_memory::SumKey;
 
 use crate::layout::{NOTE_BYTES, SUM_KEY, note_at};
+use crate::scribe::covers;
 
 /// Bytes before the floors.
 const HEAD: usize = 80;
@@ -54,6 +55,13 @@ pub struct Note {
 }
 
 impl Note {
+    /// Whether it says that all of this is in the file: the positions that were written at some moment, and
+    /// all versions that had been drawn by then.
+    pub fn covers(&self, written: &[u64], csn: Csn) -> bool {
+        let covers = self.stable >= csn && covers(&self.floors, written);
+        covers || Mutant::ReuseEarly.is_on()
+    }
+
     /// The bytes at the start of its block.
     ///
     /// # Panics

@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 
 use longarm_base::limits::SEGMENT_BYTES;
-use longarm_base::{Csn, Mutant, Nanos, Term};
+use longarm_base::{Csn, Mutant, Term};
 
 use crate::arena_disk::ArenaDisk;
 use crate::error::DiskError;
@@ -33,8 +33,6 @@ const GAP: u64 = 4096;
 /// entries up to that version stand below these positions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Mark {
-    /// When it was taken.
-    pub at: Nanos,
     /// All entries up to this version are written.
     pub stable: Csn,
     /// No version beyond this one was drawn, nor will be before a later mark is noted.
@@ -47,24 +45,6 @@ pub struct Mark {
     pub reclaimed: u64,
     /// By stream: all entries below are written.
     pub written: Vec<u64>,
-}
-
-/// The note that is in the file now, and counts if the power is lost.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Noted {
-    /// What it says.
-    pub note: Note,
-    /// When the mark was taken that it rests on: it covers all that was written before.
-    pub at: Nanos,
-}
-
-impl Noted {
-    /// Whether it says that all of this is in the file: the positions that were written at some moment, and
-    /// all versions that had been drawn by then.
-    pub fn covers(&self, written: &[u64], csn: Csn) -> bool {
-        let covers = self.note.stable >= csn && covers(&self.note.floors, written);
-        covers || Mutant::ReuseEarly.is_on()
-    }
 }
 
 /// Whether these floors cover all positions below those that were written, by stream.
@@ -87,7 +67,8 @@ pub struct Scribe<M> {
     marks: VecDeque<Mark>,
     /// The newest mark that the floors cover; none at first.
     covered: Option<Mark>,
-    noted: Noted,
+    /// The note that is in the file, and counts if the power is lost.
+    noted: Note,
     /// Whether what the next note will say is more than what the last one says.
     due: bool,
     buffer: Vec<u8>,
@@ -126,7 +107,7 @@ impl<M: Medium> Scribe<M> {
             named_bytes: Vec::new(),
             marks: VecDeque::new(),
             covered: None,
-            noted: Noted::default(),
+            noted: Note::default(),
             due: false,
             buffer: Vec::new(),
         }
@@ -154,7 +135,7 @@ impl<M: Medium> Scribe<M> {
 
     /// Writes the note that counts once more.
     pub fn renew_note(&mut self) -> Result<(), DiskError> {
-        self.disk.write_note(&self.noted.note)?;
+        self.disk.write_note(&self.noted)?;
         self.disk.sync()
     }
 
@@ -188,7 +169,7 @@ impl<M: Medium> Scribe<M> {
     }
 
     /// The note that counts now.
-    pub fn noted(&self) -> &Noted {
+    pub fn noted(&self) -> &Note {
         &self.noted
     }
 
@@ -243,7 +224,7 @@ impl<M: Medium> Scribe<M> {
         while self.marks.front().is_some_and(|mark| covers(&self.floors, &mark.written)) {
             self.covered = self.marks.pop_front();
         }
-        self.due = self.note(false).is_some_and(|note| note != self.noted.note);
+        self.due = self.note(false).is_some_and(|note| note != self.noted);
     }
 
     /// The leader ends in order: writes all that was named, and a note that says so.
@@ -259,10 +240,10 @@ impl<M: Medium> Scribe<M> {
     ///
     /// # Panics
     /// If no mark is covered.
-    fn write_note(&mut self, ended: bool) -> Result<Noted, DiskError> {
+    fn write_note(&mut self, ended: bool) -> Result<Note, DiskError> {
         let note = self.note(ended).expect("a note rests on a mark");
         self.disk.write_note(&note)?;
-        Ok(Noted { note, at: self.covered.as_ref().map_or(Nanos(0), |mark| mark.at) })
+        Ok(note)
     }
 
     fn note(&self, ended: bool) -> Option<Note> {

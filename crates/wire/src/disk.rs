@@ -20,6 +20,8 @@ pub struct DiskMark {
     pub number: u64,
     /// All entries up to this version are written.
     pub stable: Csn,
+    /// All entries up to this version are in the leader's own file, as a note in it says.
+    pub noted: Csn,
     /// No version beyond this one is drawn before a later mark is noted.
     pub ceiling: Csn,
     /// The leader's calendar, in unix milliseconds.
@@ -50,9 +52,12 @@ pub struct DiskReply {
 impl DiskMark {
     /// The bytes to send.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Out(Vec::with_capacity(80 + 8 * (self.written.len() + self.freed.len())));
+        let mut out = Out(Vec::with_capacity(88 + 8 * (self.written.len() + self.freed.len())));
         out.kind(1);
-        let words = [self.number, self.stable.0, self.ceiling.0, self.unix, self.items, self.told];
+        let versions = [self.stable, self.noted, self.ceiling].map(|csn| csn.0);
+        out.u64(self.number);
+        versions.iter().for_each(|&version| out.u64(version));
+        let words = [self.unix, self.items, self.told];
         words.iter().for_each(|&word| out.u64(word));
         out.u64(u64::from(self.hurry));
         out.list(&self.written);
@@ -67,7 +72,8 @@ impl DiskMark {
         if kind(&mut fields)? != 1 {
             return Err(Bad("not a mark of a leader"));
         }
-        let (number, stable, ceiling) = (fields.u64()?, Csn(fields.u64()?), Csn(fields.u64()?));
+        let (number, stable) = (fields.u64()?, Csn(fields.u64()?));
+        let (noted, ceiling) = (Csn(fields.u64()?), Csn(fields.u64()?));
         let (unix, items, told) = (fields.u64()?, fields.u64()?, fields.u64()?);
         let hurry = yes(&mut fields)?;
         let streams = count(&mut fields, STREAMS_MAX)?;
@@ -75,7 +81,7 @@ impl DiskMark {
         let segments = count(&mut fields, FREED_MAX)?;
         let freed = (0..segments).map(|_| fields.u32()).collect::<Result<_, _>>()?;
         fields.end()?;
-        Ok(DiskMark { number, stable, ceiling, unix, items, told, hurry, written, freed })
+        Ok(DiskMark { number, stable, noted, ceiling, unix, items, told, hurry, written, freed })
     }
 }
 

@@ -111,7 +111,7 @@ proptest! {
         // The last batch is cut off.
         medium.fail_after(left);
         let _ = leader.batch(&mut scribe);
-        let (floors, said) = (scribe.floors(), &scribe.noted().note);
+        let (floors, said) = (scribe.floors(), &scribe.noted());
         medium.images().visit(8, seed, |image| {
             let opened = ArenaDisk::open(SectorMedium::of(image.to_vec()), SHAPE);
             let (disk, Found { note, .. }) = opened.unwrap_or_else(|error| panic!("{error}"));
@@ -146,7 +146,7 @@ fn a_server_that_ends_in_order_has_noted_all_that_it_wrote() {
     scribe.mark(leader.mark());
     assert_eq!(scribe.waiting(), 5 * ENTRY);
     scribe.end(|at, into| leader.copy(at, into)).expect("ended");
-    let note = scribe.noted().note.clone();
+    let note = scribe.noted().clone();
     assert_eq!((note.floors.as_slice(), note.stable, note.ended), (&[3, 2][..], Csn(5), true));
     let (_, found) = ArenaDisk::open(medium, SHAPE).expect("opened");
     let found = found.note.expect("a note");
@@ -160,11 +160,11 @@ fn entries_that_adjoin_are_written_together_and_a_batch_syncs_once() {
     (0..100).for_each(|_| leader.write(0, &mut scribe));
     let syncs = medium.syncs();
     assert_eq!(leader.batch(&mut scribe).expect("written"), 100 * ENTRY);
-    assert_eq!((scribe.floors(), &scribe.noted().note.floors[..]), (&[100, 0][..], &[0, 0][..]));
+    assert_eq!((scribe.floors(), &scribe.noted().floors[..]), (&[100, 0][..], &[0, 0][..]));
     assert_eq!(medium.syncs(), syncs + 1);
     assert!(!scribe.is_settled(), "no note says so");
     assert_eq!(leader.batch(&mut scribe).expect("written"), 0);
-    assert_eq!(scribe.noted().note.floors, [100, 0]);
+    assert_eq!(scribe.noted().floors, [100, 0]);
     assert!(scribe.is_settled());
     let joined = |all: &[[u64; 2]]| {
         let all = all.iter().map(|&[start, end]| Stretch { start, end }).collect();
@@ -182,11 +182,10 @@ fn a_note_covers_what_was_written_and_drawn_at_a_moment() {
     let (mut scribe, _) = scribe();
     let mut leader = Leader::new();
     (0..4).for_each(|i| leader.write(i % 2, &mut scribe));
-    scribe.mark(Mark { at: Nanos(7), ..leader.mark() });
+    scribe.mark(leader.mark());
     leader.batch(&mut scribe).expect("written");
     assert!(!scribe.noted().covers(&[0, 0], Csn(1)), "the note of the batch is not in the file yet");
     leader.batch(&mut scribe).expect("written");
-    assert_eq!(scribe.noted().at, Nanos(7));
     assert!(scribe.noted().covers(&[2, 2], Csn(4)));
     assert!(!scribe.noted().covers(&[3, 2], Csn(4)) && !scribe.noted().covers(&[2, 2], Csn(5)));
     assert!(!scribe.noted().covers(&[2, 2, 1], Csn(4)), "a stream that it does not name");
@@ -202,14 +201,14 @@ fn a_batch_that_is_given_up_counts_for_nothing() {
     let syncs = medium.syncs();
     assert_eq!(scribe.batch(true, |_, _| false).expect("no failure"), None);
     assert_eq!((scribe.floors(), medium.syncs()), (&[0, 0][..], syncs));
-    assert_eq!(scribe.noted().note.stable, Csn(0));
+    assert_eq!(scribe.noted().stable, Csn(0));
 }
 
 /// A follower's file has the start set, and some of the term's entries, before any note says so.
 #[test]
 fn who_goes_on_with_a_file_notes_nothing_before_the_first_mark_is_covered() {
     let (begun, medium) = scribe();
-    let before = begun.noted().note.clone();
+    let before = begun.noted().clone();
     let next = Term::new(8, ReplicaId(1));
     let mut scribe = Scribe::go_on(begun.into_disk(), next, true, vec![1, 0]);
     let mut leader = Leader::new();

@@ -1,15 +1,18 @@
 //! How far the disks of a group are, as the leader's limits on writes go by them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use longarm_base::{Csn, Nanos, ReplicaId};
+use longarm_base::{Csn, Mutant, Nanos, ReplicaId};
 use longarm_replica::Group;
+
+use crate::durable::looks::Looks;
 
 /// What is known of a disk.
 #[derive(Clone, Default, Debug)]
 struct Covered {
-    /// A note covers all that was written by then.
-    at: Nanos,
+    /// By a note, all entries up to this version are there, and a loss of power leaves these.
+    stable: Option<Csn>,
     /// The note allows versions up to this one.
     ceiling: Csn,
     /// By stream: it has all positions below, or knows where they are.
@@ -22,18 +25,29 @@ pub(crate) struct Coverage {
     group: Group,
     by_majority: bool,
     disks: BTreeMap<ReplicaId, Covered>,
+    looks: Looks,
 }
 
 impl Coverage {
     /// Of disks of which nothing is known.
-    pub fn new(group: Group, by_majority: bool) -> Coverage {
-        Coverage { group, by_majority, disks: BTreeMap::new() }
+    pub fn new(group: Group, by_majority: bool, window: Duration) -> Coverage {
+        Coverage { group, by_majority, disks: BTreeMap::new(), looks: Looks::new(window) }
     }
 
-    /// A note is in the file of this replica.
-    pub fn cover(&mut self, replica: ReplicaId, at: Nanos, ceiling: Csn) {
+    /// No version above this one had been drawn at that time.
+    pub fn look(&mut self, at: Nanos, drawn: Csn) {
+        self.looks.add(at, drawn);
+    }
+
+    /// A note with these versions is in the file of this replica.
+    pub fn cover(&mut self, replica: ReplicaId, stable: Csn, ceiling: Csn) {
         let disk = self.disks.entry(replica).or_default();
-        (disk.at, disk.ceiling) = (at, ceiling);
+        (disk.stable, disk.ceiling) = (Some(stable), ceiling);
+    }
+
+    /// The version up to which a loss of power would leave everything in the leader's own file.
+    pub fn own_stable(&self) -> Csn {
+        self.disks.get(&self.group.me()).and_then(|disk| disk.stable).unwrap_or_default()
     }
 
     /// The file of this replica has all positions below, or the replica knows where they are.
@@ -48,9 +62,12 @@ impl Coverage {
         self.disks.remove(&replica);
     }
 
-    /// The moment until which notes cover all that was written.
+    /// The moment until which notes cover all that was acknowledged. The version goes by which a note cuts,
+    /// not the moment of the note: a write that is under way holds the version down, while others are
+    /// acknowledged.
     pub fn at(&self) -> Option<Nanos> {
-        Some(self.reached(|disk| disk.at)).filter(|at| *at > Nanos(0))
+        let stable = self.reached(|disk| disk.stable)?;
+        self.looks.covered(if Mutant::CoverMoment.is_on() { Csn(u64::MAX) } else { stable })
     }
 
     /// The version up to which notes allow versions.
@@ -84,16 +101,18 @@ mod tests {
     #[test]
     fn what_counts_is_what_a_majority_of_the_members_has() {
         let group = Group::new(ReplicaId(0), &[0, 1, 2].map(ReplicaId)).expect("a group");
-        let (mut all, mut own) = (Coverage::new(group, true), Coverage::new(group, false));
-        for (replica, at) in [(0, 90), (1, 40), (7, 80)] {
-            for coverage in [&mut all, &mut own] {
-                coverage.cover(ReplicaId(replica), Nanos(at), Csn(at));
+        let window = Duration::from_nanos(640);
+        let (mut all, mut own) = (Coverage::new(group, true, window), Coverage::new(group, false, window));
+        for coverage in [&mut all, &mut own] {
+            (4..10).for_each(|at| coverage.look(Nanos(10 * at), Csn(10 * at)));
+            for (replica, at) in [(0, 90), (1, 40), (7, 80)] {
+                coverage.cover(ReplicaId(replica), Csn(at), Csn(at));
                 coverage.took(ReplicaId(replica), &[at]);
             }
         }
         assert_eq!((all.at(), all.ceiling(), all.taken(0)), (Some(Nanos(40)), Csn(40), 40));
         assert_eq!((own.at(), own.ceiling(), own.taken(0)), (Some(Nanos(90)), Csn(90), 90));
-        all.cover(ReplicaId(2), Nanos(70), Csn(30));
+        all.cover(ReplicaId(2), Csn(75), Csn(30));
         assert_eq!((all.at(), all.ceiling()), (Some(Nanos(70)), Csn(40)));
         all.uncover(ReplicaId(1));
         all.uncover(ReplicaId(2));

@@ -21,7 +21,7 @@ use longarm_wire::{DiskMark, DiskReply, FREED_MAX};
 
 use crate::durable::gate::DiskGate;
 use crate::durable::options::Durability;
-use crate::durable::scribe::moment;
+use crate::durable::scribe::look_at;
 use crate::follower::Follower;
 use crate::inbound::{DeskDoor, PeerRequests};
 use crate::leader_term::LeaderTerm;
@@ -83,8 +83,7 @@ struct Sent {
     number: u64,
     stable: Csn,
     written: Vec<u64>,
-    /// When it was taken, and the versions that it allows.
-    at: Nanos,
+    /// The versions that it allows.
     ceiling: Csn,
     freed: Vec<u32>,
     /// Of how many freed segments the follower was told by then; zero if that is not all that it was told of.
@@ -102,8 +101,6 @@ struct Link<Q> {
     number: u64,
     /// What the last mark said.
     last: (Csn, Vec<u64>),
-    /// The versions that its note allows.
-    ceiling: Csn,
     /// When a mark was last sent, and when the disk last said something new.
     marked: Nanos,
     heard: Nanos,
@@ -159,8 +156,8 @@ impl<Q: QueuePair> Desk<Q> {
             let Some(follower) = found else { continue };
             follower.disk.iter().for_each(|disk| disk.ask_again());
             let (sent, said, last) = (VecDeque::new(), DiskReply::default(), (Csn::NONE, Vec::new()));
-            let (ceiling, marked, heard) = (Csn::NONE, Nanos(0), now());
-            self.links.push(Link { requests, follower, sent, said, number: 0, last, ceiling, marked, heard });
+            let (marked, heard) = (Nanos(0), now());
+            self.links.push(Link { requests, follower, sent, said, number: 0, last, marked, heard });
         }
     }
 
@@ -197,10 +194,9 @@ impl<Q: QueuePair> Desk<Q> {
             }
             while link.sent.front().is_some_and(|mark| mark.number <= reply.noted.min(reply.kept)) {
                 let mark = link.sent.pop_front().expect("there is one");
-                let Sent { stable, written, at, ceiling, freed, told, .. } = mark;
+                let Sent { stable, written, ceiling, freed, told, .. } = mark;
                 disk.note(written, stable);
-                link.ceiling = ceiling;
-                self.gate.cover(link.follower.replica, at, ceiling);
+                self.gate.cover(link.follower.replica, stable, ceiling);
                 if freed.is_empty() {
                     continue;
                 }
@@ -243,7 +239,7 @@ impl<Q: QueuePair> Desk<Q> {
             return true;
         }
         let since = now().since(link.marked);
-        let mark = moment(core, 0);
+        let mark = look_at(core, &self.gate, 0);
         let due = match self.gate.durability() {
             Durability::Sync => true,
             Durability::Async { window } => {
@@ -255,9 +251,6 @@ impl<Q: QueuePair> Desk<Q> {
         }
         let is_new = (mark.stable, &mark.written) != (link.last.0, &link.last.1);
         self.told.clone_from(&mark.written);
-        if !is_new && link.number > 0 && link.said.noted == link.number {
-            self.gate.cover(link.follower.replica, mark.at, link.ceiling);
-        }
         let freeing = disk.take_freeing(FREED_MAX);
         let unnoted = waits && link.said.noted < link.number && since >= EVERY;
         if link.number > 0 && !is_new && freeing.segments.is_empty() && !unnoted {
@@ -268,6 +261,7 @@ impl<Q: QueuePair> Desk<Q> {
         let message = DiskMark {
             number,
             stable: mark.stable,
+            noted: self.gate.own_stable(),
             ceiling: mark.ceiling,
             unix: mark.unix,
             items: mark.items,
@@ -279,8 +273,8 @@ impl<Q: QueuePair> Desk<Q> {
         (link.marked, link.heard) = (now(), now());
         link.last = (mark.stable, mark.written.clone());
         link.requests.say(&message.encode());
-        let Mark { at, stable, ceiling, written, .. } = mark;
-        link.sent.push_back(Sent { number, stable, written, at, ceiling, freed, told });
+        let Mark { stable, ceiling, written, .. } = mark;
+        link.sent.push_back(Sent { number, stable, written, ceiling, freed, told });
         true
     }
 

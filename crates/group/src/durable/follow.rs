@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::Duration;
 
-use longarm_base::{EntryRef, Nanos, Term};
+use longarm_base::{Csn, EntryRef, Mutant, Nanos, Term};
 use longarm_disk::{DiskError, Mark, Medium, Scribe, covers};
 use longarm_fabric::{Channel, QueuePair, SetupError};
 use longarm_host::{Thread, now, sleep};
@@ -67,6 +67,15 @@ fn note_every(durability: Durability) -> Nanos {
         Durability::Async { window } => NOTE_EVERY.min(Nanos((window / NOTES).as_nanos() as u64)),
         Durability::Sync => NOTE_EVERY,
     }
+}
+
+/// Whether a file may become a mixture, in a term of whose start set and writes the leader's file has all up to
+/// `noted`. A file that is of this term may be one of the majority whose notes let writes be taken. As a
+/// mixture it counts for less than any other of its term (D6). So what it has is in the leader's file first: else
+/// a loss of power could find what was taken long ago on mixtures alone.
+fn may_mix(kept: &KeptDisk, term: Term, noted: Csn) -> bool {
+    let counts = kept.note.as_ref().filter(|note| note.term == term && !note.mixed && !note.sync);
+    counts.is_none_or(|note| note.stable <= noted) || Mutant::MixAhead.is_on()
 }
 
 /// Makes a connection to the leader's desk.
@@ -191,7 +200,7 @@ impl<Q: QueuePair> FollowScribe<Q> {
                 tell_at = now() + TELL_AGAIN;
                 self.seed.log.say(&format!(
                     "its disk has not followed the leader of term {} so far, and this replica counts only \
-                     once it does: {}. The cluster's file must name the same `durability` on all nodes",
+                     once it does: {}",
                     self.seed.term, self.refused
                 ));
             }
@@ -210,7 +219,12 @@ impl<Q: QueuePair> FollowScribe<Q> {
 
     fn connect(&mut self) -> Result<PeerChannel<Q>, Trouble> {
         let desk = (self.seed.connect)();
-        self.refused = desk.as_ref().map_or_else(ToString::to_string, |_| "it is not done yet".into());
+        self.refused = match &desk {
+            Ok(_) => "it is not done yet".into(),
+            Err(error) => {
+                format!("{error}. The cluster's file must name the same `durability` on all nodes")
+            }
+        };
         desk.map_err(|_| Trouble::Away)
     }
 
@@ -223,6 +237,13 @@ impl<Q: QueuePair> FollowScribe<Q> {
         let Some(mut kept) = self.seed.slot.take(now() + PATIENCE, worth) else {
             return self.say_lost(&mut desk);
         };
+        if self.seed.slot.is_to_mix() && !may_mix(&kept, self.seed.term, first.noted) {
+            self.seed.slot.put(kept);
+            self.refused = "its file has more of the term than the leader's, and stays what it is until the \
+                            leader's has as much"
+                .into();
+            return Err(Trouble::Away);
+        }
         let (streams, segments) = (first.written.len(), kept.disk.shape().segments as usize);
         let floors: Vec<u64> = (0..streams).map(|at| self.seed.page.load(page::floor_at(at))).collect();
         // Looked at before the lines: they say that so many segments are free.
@@ -268,7 +289,7 @@ impl<Q: QueuePair> FollowScribe<Q> {
             }
             writing.rest(&self.channel);
         };
-        let noted = writing.is_noted().then(|| writing.scribe.noted().note.clone());
+        let noted = writing.is_noted().then(|| writing.scribe.noted().clone());
         let (term, floors) = (self.seed.term, writing.scribe.floors().to_vec());
         let Writing { scribe, mut desk, .. } = writing;
         if matches!(trouble, Trouble::Failed(_)) {
@@ -361,7 +382,7 @@ struct Writing<'a, Q> {
 impl<Q: QueuePair> Writing<'_, Q> {
     /// Whether a note says that the file is of this term.
     fn is_noted(&self) -> bool {
-        self.scribe.noted().note.term == self.term
+        self.scribe.noted().term == self.term
     }
 
     fn hear(&mut self, mark: DiskMark) {
@@ -374,8 +395,8 @@ impl<Q: QueuePair> Writing<'_, Q> {
         }
         let &DiskMark { stable, ceiling, unix, items, told, ref written, .. } = &mark;
         let reclaimed = told.max(self.mark.told);
-        let (at, written) = (Nanos(mark.number), written.clone());
-        self.scribe.mark(Mark { at, stable, ceiling, unix, items, reclaimed, written });
+        let written = written.clone();
+        self.scribe.mark(Mark { stable, ceiling, unix, items, reclaimed, written });
         self.marks.push_back(DiskMark { freed: Vec::new(), ..mark.clone() });
         self.mark = DiskMark { told: reclaimed, freed: Vec::new(), ..mark };
     }
@@ -467,7 +488,7 @@ impl<Q: QueuePair> Writing<'_, Q> {
         let (floors, noted) = (self.scribe.floors(), self.scribe.noted());
         let in_file = |mark: &&DiskMark| covers(floors, &mark.written);
         let is_noted = |mark: &&DiskMark| {
-            noted.covers(&mark.written, mark.stable) && noted.note.reclaimed >= mark.told && self.is_noted()
+            noted.covers(&mark.written, mark.stable) && noted.reclaimed >= mark.told && self.is_noted()
         };
         let last = |marks: Option<&DiskMark>| marks.map_or(0, |mark| mark.number);
         let mut reply = self.said;
@@ -496,5 +517,33 @@ impl<Q: QueuePair> Writing<'_, Q> {
         if self.desk.may_sleep() {
             channel.wait(self.scrub.rest(limit));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longarm_base::ReplicaId;
+    use longarm_disk::layout::file_bytes;
+    use longarm_disk::{ArenaDisk, Note, SectorMedium, Shape};
+
+    use super::*;
+
+    #[test]
+    fn a_file_of_the_term_becomes_a_mixture_only_when_the_leaders_has_as_much() {
+        let terms = [3, 4].map(|counter| Term::new(counter, ReplicaId(0)));
+        let may = |term, mixed, sync, noted| {
+            let medium = SectorMedium::new(file_bytes(2, 1));
+            let disk = ArenaDisk::create(medium, Shape { group: 1, segments: 2, table: 1 }, 1);
+            let note = Note { term, mixed, sync, stable: Csn(7), ..Note::default() };
+            let (disk, note) = (disk.expect("made").boxed(), Some(note));
+            let kept = KeptDisk { disk, note, term, floors: vec![], same: false, lacks_all: false };
+            may_mix(&kept, terms[1], Csn(noted))
+        };
+        let [older, this] = terms;
+        assert!(!may(this, false, false, 6), "the leader's file has less");
+        assert!(may(this, false, false, 7) && may(this, false, false, u64::MAX));
+        assert!(may(this, true, false, 0), "it is one already");
+        assert!(may(this, false, true, 0), "what was acknowledged is on the disks of a majority");
+        assert!(may(older, false, false, 0), "the leader's file has the start set of a later term");
     }
 }

@@ -161,7 +161,7 @@ impl DiskGate {
             scribe: Watcher::new(eager, streams),
             news: Arc::default(),
             desk: desk.map(|channel| (Watcher::new(eager, streams), channel)),
-            coverage: Mutex::new(Coverage::new(group, by_majority)),
+            coverage: Mutex::new(Coverage::new(group, by_majority, durability.window().unwrap_or_default())),
             taken: (0..streams).map(|_| AtomicU64::new(0)).collect(),
             open_until: AtomicU64::new(0),
             ceiling: AtomicU64::new(0),
@@ -289,10 +289,23 @@ impl DiskGate {
         }
     }
 
-    /// A note is in the file of a replica that covers all that was written by then, and allows versions up to
-    /// `ceiling`.
-    pub(crate) fn cover(&self, replica: ReplicaId, at: Nanos, ceiling: Csn) {
-        self.change_coverage(|coverage| coverage.cover(replica, at, ceiling));
+    /// No version above this one had been drawn at that time.
+    pub(crate) fn look(&self, at: Nanos, drawn: Csn) {
+        if !self.is_sync() {
+            self.change_coverage(|coverage| coverage.look(at, drawn));
+        }
+    }
+
+    /// A note is in the file of a replica, by which all entries up to `stable` are there, and which allows
+    /// versions up to `ceiling`.
+    pub(crate) fn cover(&self, replica: ReplicaId, stable: Csn, ceiling: Csn) {
+        self.change_coverage(|coverage| coverage.cover(replica, stable, ceiling));
+    }
+
+    /// The version up to which a loss of power would leave everything in the leader's own file. Nobody waits
+    /// for a file that is lost.
+    pub(crate) fn own_stable(&self) -> Csn {
+        if self.has_failed() { Csn(u64::MAX) } else { self.coverage.lock().own_stable() }
     }
 
     /// What the file of a replica said before does not count any more.
@@ -303,10 +316,7 @@ impl DiskGate {
     fn change_coverage(&self, change: impl FnOnce(&mut Coverage)) {
         let coverage = &mut *self.coverage.lock();
         change(coverage);
-        let window = match self.durability {
-            Durability::Async { window } => window.as_nanos() as u64,
-            Durability::Sync => 0,
-        };
+        let window = self.durability.window().map_or(0, |window| window.as_nanos() as u64);
         let until = coverage.at().map_or(0, |at| at.0.saturating_add(window));
         // Relaxed: limits that publish nothing.
         self.open_until.store(until, Ordering::Relaxed);
@@ -345,10 +355,7 @@ impl DiskGate {
         let mut last = figures.last.clone();
         last.sort_unstable();
         let at = |percent: usize| last.get((last.len() * percent / 100).min(last.len().max(1) - 1)).copied();
-        let window_ms = match self.durability {
-            Durability::Async { window } => Some(window.as_millis() as u64),
-            Durability::Sync => None,
-        };
+        let window_ms = self.durability.window().map(|window| window.as_millis() as u64);
         DiskStats {
             durability: self.durability.name_on(self.on),
             medium: match self.on {
@@ -390,7 +397,10 @@ mod tests {
         let gate = gate(WINDOW, 1, 2);
         let takes = |written, csn, now| gate.takes_writes(1, written, Csn(csn), Nanos(now));
         assert!(!takes(0, 0, 1), "nothing is noted yet");
-        gate.cover(ME, Nanos(50), Csn(1 << 20));
+        gate.look(Nanos(50), Csn(3));
+        gate.cover(ME, Csn(2), Csn(1 << 20));
+        assert!(!takes(0, 0, 50), "a version that was drawn is not there yet");
+        gate.cover(ME, Csn(3), Csn(1 << 20));
         let until = 50 + 100_000_000;
         assert!(takes(0, 0, until) && !takes(0, 0, until + 1));
         let most = (1 << 20) - DRAWN_AT_ONCE;
@@ -408,11 +418,13 @@ mod tests {
         let (loose, sync) = (gate(WINDOW, 3, 1), gate(Durability::Sync, 3, 1));
         let takes = |gate: &DiskGate, written, now| gate.takes_writes(0, written, Csn(1), Nanos(now));
         for gate in [&loose, &sync] {
-            gate.cover(ME, Nanos(200_000_000), Csn(1 << 20));
+            gate.look(Nanos(50), Csn(5));
+            gate.look(Nanos(200_000_000), Csn(20));
+            gate.cover(ME, Csn(20), Csn(1 << 20));
         }
         assert!(!takes(&loose, 0, 1), "its own alone");
         assert!(takes(&sync, 0, 900_000_000), "what is acknowledged is on disks");
-        loose.cover(ReplicaId(2), Nanos(50), Csn(1 << 19));
+        loose.cover(ReplicaId(2), Csn(19), Csn(1 << 19));
         assert!(takes(&loose, 0, 100_000_050) && !takes(&loose, 0, 100_000_051));
         assert!(!loose.takes_writes(0, 0, Csn((1 << 19) - DRAWN_AT_ONCE + 1), Nanos(50)));
         loose.set_taken(ME, &[BEHIND_MAX]);

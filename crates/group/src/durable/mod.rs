@@ -12,7 +12,8 @@
 //!   not changed.
 //! - [`scrub`]: the scribes look over what is in the file, and write again what is not there any more.
 //! - [`gate`]: what these threads and those of the term share: how much is on disk, and until when more may
-//!   be written; by [`coverage`], how far the disks of the group are. [`trim`]: a memory goes back to what
+//!   be written; by [`coverage`], how far the disks of the group are, and by [`looks`], which
+//!   moment that is. [`trim`]: a memory goes back to what
 //!   its disk has.
 
 mod coverage;
@@ -24,6 +25,7 @@ pub(crate) mod gate;
 pub(crate) mod kept;
 pub(crate) mod load;
 pub(crate) mod look;
+mod looks;
 pub(crate) mod new_directory;
 pub(crate) mod options;
 mod owner_file;

@@ -23,6 +23,14 @@ pub enum Durability {
 }
 
 impl Durability {
+    /// The time within which the writes were taken that a loss of power loses; none if it loses none.
+    pub fn window(self) -> Option<Duration> {
+        match self {
+            Durability::Async { window } => Some(window),
+            Durability::Sync => None,
+        }
+    }
+
     /// Its name in settings, by what the file is kept on if that is memory.
     pub fn name_on(self, memory: Option<Persistence>) -> &'static str {
         match (self, memory) {

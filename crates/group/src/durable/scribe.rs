@@ -63,7 +63,7 @@ pub(crate) fn begin(
     desk: Option<Channel>,
 ) -> Result<Begun, DiskError> {
     let (durability, first) = (durable.durability, moment(core, 0));
-    let (ceiling, streams) = (first.ceiling, first.written.len());
+    let (stable, ceiling, streams) = (first.stable, first.ceiling, first.written.len());
     match kept.settle(&arena_of(core), term, vec![0; streams], &|| false) {
         Ok(()) => {}
         Err(Unsettled::Failed(error)) => return Err(error),
@@ -72,7 +72,8 @@ pub(crate) fn begin(
     let gate = Arc::new(DiskGate::new(durability, kept.disk.medium().persistence(), group, streams, desk));
     let scribe = Scribe::begin(kept.disk, term, durability == Durability::Sync, first)?;
     // Nothing of the term is written yet.
-    gate.cover(group.me(), now(), ceiling);
+    gate.look(now(), stable);
+    gate.cover(group.me(), stable, ceiling);
     Ok(Begun { scribe, scrubbing: durable.scrubbing, gate })
 }
 
@@ -81,12 +82,18 @@ fn arena_of(core: &Core) -> CheckedArena<Mapped> {
     CheckedArena { memory: store.memory().clone(), sums: store.sums().clone() }
 }
 
-/// A moment of the leader; the stable point first.
-pub(super) fn moment(core: &Core, reclaimed: u64) -> Mark {
+/// A moment of the leader, and a look at how many versions are drawn.
+pub(super) fn look_at(core: &Core, gate: &DiskGate, reclaimed: u64) -> Mark {
+    // What was acknowledged by now was drawn by then.
     let at = now();
+    gate.look(at, core.engine.csn());
+    moment(core, reclaimed)
+}
+
+/// A moment of the leader; the stable point first.
+fn moment(core: &Core, reclaimed: u64) -> Mark {
     let stable = core.engine.stable_point();
     Mark {
-        at,
         stable,
         ceiling: Csn(core.engine.csn().0 + CEILING),
         unix: core.timestamps().unix.0,
@@ -178,7 +185,7 @@ impl<Q> Writing<Q> {
                 return None;
             }
             if stopped {
-                let (note, floors) = (self.scribe.noted().note.clone(), self.scribe.floors().to_vec());
+                let (note, floors) = (self.scribe.noted().clone(), self.scribe.floors().to_vec());
                 let (disk, term, note) = (self.scribe.into_disk(), note.term, Some(note));
                 return Some(KeptDisk { disk, note, term, floors, same: false, lacks_all: false });
             }
@@ -188,14 +195,15 @@ impl<Q> Writing<Q> {
 
     /// Takes what is new, and has it written.
     fn round(&mut self) -> Result<(), DiskError> {
-        let looked = self.look();
+        self.look();
         let (freeing, told) = self.asked();
         let is_sync = self.gate.durability() == Durability::Sync;
-        let with_note = !is_sync || looked.since(self.noted) >= NOTE_EVERY || self.awaits_release();
+        let with_note = !is_sync || now().since(self.noted) >= NOTE_EVERY || self.awaits_release();
         if !self.scribe.is_settled() && (self.scribe.has_named() || with_note) {
             self.batch(with_note)?;
         }
-        self.cover(looked);
+        let noted = self.scribe.noted();
+        self.gate.cover(self.me, noted.stable, noted.ceiling);
         if !freeing.is_empty() {
             // The freed lines are in the file now.
             self.reclaimed = told;
@@ -203,7 +211,7 @@ impl<Q> Writing<Q> {
         }
         // A replica that knows of fewer freed segments than another may not lead, so a note has the count
         // first, where there are others.
-        let is_noted = self.scribe.noted().note.reclaimed >= self.reclaimed;
+        let is_noted = self.scribe.noted().reclaimed >= self.reclaimed;
         if !self.freeing.is_empty() && (is_noted || self.gate.desk().is_none()) {
             let freed: Vec<u32> = std::mem::take(&mut self.freeing).into_iter().collect();
             self.leader.releases.lock().let_go(self.me, &freed);
@@ -212,10 +220,9 @@ impl<Q> Writing<Q> {
         Ok(())
     }
 
-    /// Marks the moment if anything happened since the last one, and names what was written. When it looked.
-    fn look(&mut self) -> Nanos {
-        let mark = moment(&self.leader.core, self.reclaimed);
-        let looked = mark.at;
+    /// Marks the moment if anything happened since the last one, and names what was written.
+    fn look(&mut self) {
+        let mark = look_at(&self.leader.core, &self.gate, self.reclaimed);
         if (mark.stable, mark.reclaimed, &mark.written)
             != (self.seen.stable, self.seen.reclaimed, &self.seen.written)
         {
@@ -226,7 +233,6 @@ impl<Q> Writing<Q> {
             self.feed.take(stream, written, &mut self.scribe);
         }
         self.gate.set_taken(self.me, self.feed.taken());
-        looked
     }
 
     fn batch(&mut self, with_note: bool) -> Result<(), DiskError> {
@@ -243,14 +249,6 @@ impl<Q> Writing<Q> {
             moved.for_each(|(stream, _)| stream.waker.wake());
         }
         Ok(())
-    }
-
-    /// Says which moment the note covers.
-    fn cover(&self, looked: Nanos) {
-        let noted = self.scribe.noted();
-        // All that was written before the look is noted.
-        let covered = if self.scribe.is_settled() { looked } else { noted.at };
-        self.gate.cover(self.me, covered, noted.note.ceiling);
     }
 
     /// Names the lines of segments that the disk may let go of. Which ones, and of how many it was told then.

@@ -216,8 +216,8 @@ impl Scrub {
     }
 
     fn end_pass(&mut self, scribe: &mut Scribe<Box<dyn Medium>>) -> Result<(), DiskError> {
-        let noted = scribe.noted().note.term == scribe.term();
-        if noted && !scribe.disk().has_note(&scribe.noted().note) {
+        let noted = scribe.noted().term == scribe.term();
+        if noted && !scribe.disk().has_note(scribe.noted()) {
             scribe.renew_note()?;
             self.done.repaired += 1;
         }

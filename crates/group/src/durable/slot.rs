@@ -64,6 +64,13 @@ impl DiskSlot {
         self.other.store(true, Ordering::Release);
     }
 
+    /// Whether the file is about to become a mixture: the memory has another start set, and the file does not
+    /// say so yet.
+    pub fn is_to_mix(&self) -> bool {
+        // Acquire: as in `tell`.
+        self.other.load(Ordering::Acquire)
+    }
+
     /// The entries of this term's streams from here on are cut off in the memory.
     pub fn cut(&self, term: Term, cuts: &[u64]) {
         if Mutant::KeepCutOff.is_on() {
