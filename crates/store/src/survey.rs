@@ -163,13 +163,8 @@ impl SegmentUse {
     /// and those with bytes of an older use.
     pub fn rooms(&self, arena: ArenaView<'_>, visit: &mut dyn FnMut(u64, Room<'_>)) {
         let ArenaView { memory, sums } = arena;
-        let (room, rooms) = self.line.rooms();
-        let mut bytes = Vec::new();
-        for i in written(memory, self.segment, room, rooms, 0) {
-            let offset = segment_at(self.segment) + i * room;
-            if memory.load(offset + layout::SUM) == 0 || !self.line.marks(memory, offset) {
-                continue;
-            }
+        let (room, mut bytes) = (self.line.rooms().0, Vec::new());
+        for offset in self.bearing(memory).filter(|offset| memory.load(offset + layout::SUM) != 0) {
             match self.line.entry_in(memory, sums, offset, room, &mut bytes) {
                 Some((place, entry)) => visit(offset, Room::Entry(place, entry)),
                 None => {
@@ -183,16 +178,11 @@ impl SegmentUse {
     /// Shows the rooms in which an entry of this use ought to be, by what they say of themselves, unverified:
     /// where each is, the position of its entry, and how many bytes that has.
     pub fn unverified(&self, memory: &dyn Words, visit: &mut dyn FnMut(u64, u64, u64)) {
-        let (room, rooms) = self.line.rooms();
-        for i in written(memory, self.segment, room, rooms, 0) {
-            let offset = segment_at(self.segment) + i * room;
-            if memory.load(offset + layout::SUM) == 0 || !self.line.marks(memory, offset) {
-                continue;
-            }
+        for offset in self.bearing(memory).filter(|offset| memory.load(offset + layout::SUM) != 0) {
             let mut header = [0; LINE as usize];
             memory.copy_out(offset, &mut header);
             if let Ok(len) = total_len(&header)
-                && u64::from(len) <= room
+                && u64::from(len) <= self.line.rooms().0
             {
                 visit(offset, memory.load(offset + layout::POSITION), u64::from(len));
             }
@@ -203,15 +193,19 @@ impl SegmentUse {
     /// `from` on: where each is, and the bytes of the entry that is whole there, if one is.
     pub fn marked(&self, arena: ArenaView<'_>, from: u64, visit: &mut dyn FnMut(u64, Option<u32>)) {
         let ArenaView { memory, sums } = arena;
-        let (room, rooms) = self.line.rooms();
-        let mut bytes = Vec::new();
-        for i in written(memory, self.segment, room, rooms, 0) {
-            let offset = segment_at(self.segment) + i * room;
-            if self.line.marks(memory, offset) && memory.load(offset + layout::POSITION) >= from {
-                let whole = self.line.entry_in(memory, sums, offset, room, &mut bytes);
-                visit(offset, whole.map(|(place, _)| place.len));
-            }
+        let (room, mut bytes) = (self.line.rooms().0, Vec::new());
+        for offset in self.bearing(memory).filter(|offset| memory.load(offset + layout::POSITION) >= from) {
+            let whole = self.line.entry_in(memory, sums, offset, room, &mut bytes);
+            visit(offset, whole.map(|(place, _)| place.len));
         }
+    }
+
+    /// Where the rooms are that bear the mark of this use.
+    fn bearing(&self, memory: &dyn Words) -> impl Iterator<Item = u64> {
+        let (room, rooms) = self.line.rooms();
+        let at = move |i| segment_at(self.segment) + i * room;
+        let is_its = move |offset: &u64| self.line.marks(memory, *offset);
+        written(memory, self.segment, room, rooms, 0).map(at).filter(is_its)
     }
 
     /// Shows every whole entry of this use in the rooms from `from` on, until it has shown `most` or seen the

@@ -127,6 +127,16 @@ fn load_from(
     Ok((fresh, loaded))
 }
 
+/// The first replica of a group of so many, with this disk.
+fn group(durability: Durability, disk: Arc<Kept>, replicas: u8) -> GroupOptions {
+    let address = Address::Sim("house".into());
+    let member = |replica| Member { replica: ReplicaId(replica), address: address.clone() };
+    let members = (0..replicas).map(member).collect();
+    let durable = Some(Durable { durability, disk, accept_damage: false, scrubbing: Scrubbing::NONE });
+    let alone = GroupOptions::alone(&address, Duration::from_secs(1)).expect("options");
+    GroupOptions { id: 1, members, durable, sum_key: SUM_KEY, ..alone }
+}
+
 fn keys(arena: &CheckedArena<Mapped>) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     let all = longarm_store::entries(&arena.memory, &sums(), &mut |_, entry| keys.push(entry.key.to_vec()));
@@ -216,18 +226,8 @@ fn a_disk_that_holds_nothing_counts_for_a_founder_only() {
     let shape = Shape { group: 1, segments: (LIMIT >> 20) as u32, table: 1 };
     let medium = SectorMedium::new(file_bytes(shape.segments.into(), 1));
     ArenaDisk::create(medium.clone(), shape, 1).expect("made");
-    let address = Address::Sim("house".into());
-    let alone = GroupOptions::alone(&address, Duration::from_secs(1)).expect("options");
-    let member = |replica| Member { replica: ReplicaId(replica), address: address.clone() };
     let disk = Arc::new(Kept(medium, shape));
-    let durable = Some(Durable {
-        durability: Durability::Sync,
-        disk,
-        accept_damage: false,
-        scrubbing: Scrubbing::NONE,
-    });
-    let of_three = vec![member(0), member(1), member(2)];
-    let options = GroupOptions { id: 1, members: of_three, durable, ..alone };
+    let options = group(Durability::Sync, disk, 3);
     let sync = |options: &GroupOptions, founded| {
         let (arena, page) = (memory(LIMIT), memory(1 << 20));
         super::kept::arena(&arena, &page, options, options.members.len() == 1, founded, &Log::silent())
@@ -235,7 +235,7 @@ fn a_disk_that_holds_nothing_counts_for_a_founder_only() {
     };
     assert_eq!(sync(&options, false).expect("loaded"), None);
     assert_eq!(sync(&options, true).expect("loaded"), Some(Term::ZERO));
-    let alone = GroupOptions { members: vec![member(0)], ..options };
+    let alone = GroupOptions { members: options.members[..1].to_vec(), ..options };
     assert_eq!(sync(&alone, false).expect("loaded"), Some(Term::ZERO), "nobody else had anything");
 }
 
@@ -247,15 +247,9 @@ fn who_acknowledged_from_memory_does_not_count_with_what_its_disk_has() {
     leader.put(b"a", 100);
     leader.batch();
     leader.batch();
-    let address = Address::Sim("house".into());
-    let alone = GroupOptions::alone(&address, Duration::from_secs(1)).expect("options");
     let disk = Arc::new(Kept(leader.medium.clone(), leader.shape));
     let sync = |durability, replicas: u8| {
-        let member = |replica| Member { replica: ReplicaId(replica), address: address.clone() };
-        let members: Vec<_> = (0..replicas).map(member).collect();
-        let (accept_damage, scrubbing) = (false, Scrubbing::NONE);
-        let durable = Some(Durable { durability, disk: disk.clone(), accept_damage, scrubbing });
-        let options = GroupOptions { id: 1, members, durable, sum_key: SUM_KEY, ..alone.clone() };
+        let options = group(durability, disk.clone(), replicas);
         let (fresh, page) = (memory(leader.arena.bytes()), memory(1 << 20));
         let kept = super::kept::arena(&fresh, &page, &options, replicas == 1, false, &Log::silent());
         kept.map(|(_, kept)| (kept.sync, kept.disk.expect("it has one").term)).expect("loaded")
@@ -310,7 +304,7 @@ fn what_rots_in_the_file_is_written_again_from_memory() {
         assert_eq!(differs, None, "at {at}");
     }
     // Both copies of what has two; the one that does not count is left alone.
-    let note = scribe.noted().note.clone();
+    let note = scribe.noted().clone();
     for at in [note_at(0), note_at(1), page_at(0, 0), page_at(0, 1)] {
         medium.write(at + 60, &[0xA5; 8]).expect("written");
     }
@@ -327,7 +321,7 @@ fn what_rots_in_the_file_is_written_again_from_memory() {
 /// The scribe of a term over the same sectors, on a medium of any kind.
 fn boxed(scribe: Scribe<SectorMedium>, medium: &SectorMedium, shape: Shape) -> Scribe<Box<dyn Medium>> {
     let (floors, written) = (scribe.floors().to_vec(), scribe.floors().to_vec());
-    let stable = scribe.noted().note.stable;
+    let stable = scribe.noted().stable;
     drop(scribe.into_disk());
     let (disk, _) = ArenaDisk::open(medium.clone(), shape).expect("opened");
     let mut scribe = Scribe::go_on(disk.boxed(), TERM, true, floors);
@@ -357,7 +351,7 @@ fn a_memory_goes_back_to_what_its_disk_has() {
             true
         })
         .expect("written");
-    let note = leader.scribe.noted().note.clone();
+    let note = leader.scribe.noted().clone();
     assert_eq!(note.floors, [2, 0]);
     let arena = CheckedArena { memory: leader.arena.clone(), sums: sums() };
     assert_eq!(keys(&arena).len(), 4);

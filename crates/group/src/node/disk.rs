@@ -2,7 +2,6 @@
 
 use longarm_base::{Mutant, ReplicaId, Term};
 use longarm_fabric::{Channel, Transport};
-use longarm_host::now;
 use longarm_host::observe::{Observation as Seen, observe};
 use longarm_replica::{Event, KeptMemory, RoleKind};
 use longarm_wire::Answer;
@@ -11,7 +10,6 @@ use super::Node;
 use crate::common::Core;
 use crate::durable::follow::{FollowHandle, FollowSeed};
 use crate::durable::scribe::{self, Begun};
-use crate::peer::PATIENCE;
 
 impl<T: Transport> Node<T> {
     /// Has the disk ready for a term that this replica leads, if the replica has one.
@@ -19,7 +17,7 @@ impl<T: Transport> Node<T> {
         let others = self.group().others().next().is_some();
         let (Some(durable), Some(disk)) = (&self.group_options.durable, &self.disk) else { return Ok(None) };
         let worth = || !self.stop.is_stopped();
-        let mut kept = disk.slot.take(now() + PATIENCE, worth).ok_or("its disk has failed")?;
+        let mut kept = disk.take(worth)?;
         let failed = |error| {
             disk.slot.fail();
             format!("{error}")

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use longarm_base::{ReplicaId, Term};
+use longarm_host::now;
 
 use crate::durable::follow::FollowHandle;
 use crate::durable::options::{Durability, Durable};
@@ -10,6 +11,7 @@ use crate::durable::scrub::Scrubbing;
 use crate::durable::settle::KeptDisk;
 use crate::durable::slot::DiskSlot;
 use crate::options::GroupOptions;
+use crate::peer::PATIENCE;
 
 /// The disk of a replica.
 pub(super) struct DiskHandle {
@@ -35,5 +37,10 @@ impl DiskHandle {
         let &Durable { durability, scrubbing, .. } = options.durable.as_ref()?;
         let slot = Arc::new(DiskSlot::new(kept));
         Some(DiskHandle { slot, durability, scrubbing, is_loaded: true, follows: None, waits: None, began })
+    }
+
+    /// Takes the file from where it is while no thread has it, while that is `worth` waiting for.
+    pub fn take(&self, worth: impl Fn() -> bool) -> Result<KeptDisk, String> {
+        self.slot.take(now() + PATIENCE, worth).ok_or_else(|| "its disk has failed".to_string())
     }
 }

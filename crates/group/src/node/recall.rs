@@ -10,7 +10,6 @@ use longarm_replica::{Event, FromDisk, page};
 use longarm_wire::{DiskReport, Extent, OperatorReply, ReplicaReport};
 
 use super::Node;
-use crate::peer::PATIENCE;
 
 /// No version up to this one is drawn again by a replica that has this ceiling of its own: leaders from
 /// disks, of the start set's base or before it, gave up versions that clients may have seen, as the page
@@ -35,7 +34,7 @@ impl<T: Transport> Node<T> {
         let has_memory = memory.is_some();
         let mut on_disk = DiskReport { has_memory, ..DiskReport::default() };
         if let Some(disk) = &self.disk
-            && let Some(kept) = disk.slot.take(now() + PATIENCE, worth)
+            && let Ok(kept) = disk.take(worth)
         {
             let note = kept.note.clone().unwrap_or_default();
             disk.slot.put(kept);
@@ -69,7 +68,7 @@ impl<T: Transport> Node<T> {
         let worth = || !self.stop.is_stopped();
         let Some(disk) = &mut self.disk else { return Err("it has no disk".into()) };
         if !disk.is_loaded {
-            let mut kept = disk.slot.take(now() + PATIENCE, worth).ok_or("its disk has failed")?;
+            let mut kept = disk.take(worth)?;
             let gone = kept.trim(&self.arena);
             let gone = gone.map_err(|error| {
                 disk.slot.fail();
