@@ -15,6 +15,8 @@
 //! Two more judge what is not in such answers: [`sessions`] that nothing was done twice, [`lost`] that what
 //! was acknowledged is still there at the end. [`Evidence`] asks all of them. [`counters`] judges additions.
 //!
+//! [`losses`] judges a group that may lose its last writes: what came back is what it held at a moment.
+//!
 //! An operation without an answer is in doubt: it may have taken effect at any time after its call, or never.
 //!
 //! A value with a time to live is judged as if somebody removed it when that is over, at a time between two
@@ -28,6 +30,7 @@ pub mod counters;
 pub mod cycles;
 mod graph;
 mod history;
+pub mod losses;
 pub mod lost;
 mod operation;
 mod page;

@@ -45,16 +45,21 @@ impl Evidence<'_> {
     /// Asks all judges.
     pub fn judge(&self) -> HistoryReport {
         let keys = self.history.by_key();
-        let mut report = HistoryReport {
+        let mut report = self.measure(&keys);
+        report.violation = self.accuse(&keys, &mut report.undecided).err();
+        report
+    }
+
+    /// How much there is to judge.
+    pub(crate) fn measure(&self, keys: &BTreeMap<u32, Vec<Operation>>) -> HistoryReport {
+        HistoryReport {
             operations: self.history.len(),
             in_doubt: self.history.operations().iter().filter(|operation| operation.in_doubt()).count(),
             keys: keys.len(),
             most_at_once: keys.values().map(|operations| most_at_once(operations)).max().unwrap_or(0),
             undecided: 0,
             violation: None,
-        };
-        report.violation = self.accuse(&keys, &mut report.undecided).err();
-        report
+        }
     }
 
     /// The quick judges see every key before the slow one sees any: they name the guilty more narrowly.

@@ -1,0 +1,157 @@
+//! A loss across all keys: what came back is what the group held at a moment, and not long before the end.
+
+use std::ops::Range;
+
+use longarm_base::{Csn, Nanos};
+
+use super::counts::CounterCut;
+use super::keys::{Effect, Keys, State, States};
+use crate::{Operation, OperationOutcome, Violation};
+
+/// What a loss took, and what it left.
+#[derive(Default)]
+pub(super) struct Cut<'a> {
+    lost: Vec<Effect<'a>>,
+    /// What came back, and what it took to be so.
+    outlived: Vec<Effect<'a>>,
+    /// The writes that were called and answered in the epoch.
+    taken: Vec<&'a Operation>,
+}
+
+impl<'a> Cut<'a> {
+    /// What is known by what came back of each key at the end of an epoch.
+    pub fn of(keys: &Keys<'a>, epoch: Range<Nanos>, before: &States<'a>, came: &States<'a>) -> Cut<'a> {
+        let (mut cut, mut gone) = (Cut::default(), Vec::new());
+        for (&key, state) in came {
+            let mut effects = keys.effects(key, &epoch);
+            let own = effects.iter().map(|effect| effect.operation);
+            cut.taken.extend(own.filter(|one| one.call >= epoch.start && is_answered(one, epoch.end)));
+            if let State::Known(Some(first)) = before[&key]
+                && effects.iter().all(|effect| effect.operation != first.operation)
+            {
+                effects.push(first);
+            }
+            match *state {
+                State::Known(Some(back)) => {
+                    cut.outlived.push(back);
+                    cut.lost.extend(effects.into_iter().filter(|effect| is_after(effect, &back)));
+                }
+                State::Known(None) => {
+                    effects.retain(|effect| effect.operation.wrote().is_some());
+                    let removed = |effect: &Effect<'_>| keys.removals(key, effect, &epoch).next().is_some();
+                    cut.lost.extend(effects.iter().filter(|effect| !removed(effect)));
+                    gone.push((key, effects));
+                }
+                State::Unknown(_) => {}
+            }
+        }
+        // Of a key that came back without a value of which a write outlived the loss, a removal did, too.
+        let version = cut.version();
+        for (key, effects) in gone {
+            let outlived = effects.into_iter().filter(|effect| effect.version <= version);
+            let last = outlived.filter(|effect| effect.version.is_some()).max_by_key(|effect| effect.version);
+            let Some(last) = last else { continue };
+            let removal = keys.removals(key, &last, &epoch).min_by_key(|removal| removal.call);
+            let effect = |operation: &'a Operation| Effect {
+                operation,
+                by: operation.end,
+                there: operation.call,
+                version: None,
+            };
+            cut.outlived.extend(removal.map(effect));
+        }
+        cut
+    }
+
+    /// What is known by counters.
+    pub fn add(&mut self, counters: &'a CounterCut) {
+        let effect = |operation: &'a Operation| Effect {
+            operation,
+            by: operation.end,
+            there: operation.call,
+            version: None,
+        };
+        self.lost.extend(counters.lost.iter().map(effect));
+        self.outlived.extend(counters.outlived.iter().map(effect));
+        self.taken.extend(&counters.taken);
+    }
+
+    /// The highest version that is known to have outlived the loss.
+    pub fn version(&self) -> Option<Csn> {
+        self.outlived.iter().filter_map(|effect| effect.version).max()
+    }
+
+    /// How many are known to be lost.
+    pub fn lost(&self) -> usize {
+        self.lost.len()
+    }
+
+    /// The longest time from when a lost one had taken effect to when the last one was called.
+    pub fn longest(&self) -> Nanos {
+        let last = self.taken.iter().map(|operation| operation.call).max().unwrap_or_default();
+        self.lost.iter().map(|lost| last.since(lost.by)).max().unwrap_or_default()
+    }
+
+    /// Judges what a loss took.
+    pub fn judge(mut self, window: Nanos) -> Result<(), Violation> {
+        let versions = |of: &[Effect<'a>]| of.iter().filter(|one| one.version.is_some()).copied().collect();
+        let (lost, outlived): (Vec<Effect<'a>>, Vec<_>) = (versions(&self.lost), versions(&self.outlived));
+        let first = lost.iter().min_by_key(|effect| effect.version);
+        let last = outlived.iter().max_by_key(|effect| effect.version);
+        if let (Some(first), Some(last)) = (first, last)
+            && first.version < last.version
+        {
+            let rule = "what came back is the state of no moment: a write is lost that has a lower version \
+                        than one that is not";
+            return Err(Violation::of(rule, &[first.operation, last.operation]));
+        }
+        let first = self.lost.iter().min_by_key(|effect| effect.by);
+        let last = self.outlived.iter().max_by_key(|effect| effect.operation.call);
+        if let (Some(first), Some(last)) = (first, last)
+            && first.by < last.operation.call
+        {
+            let rule = "what came back is the state of no moment: a write is lost that had taken effect \
+                        before one was called that is not";
+            return Err(Violation::of(rule, &[first.operation, last.operation]));
+        }
+        self.within(window)
+    }
+
+    /// No write was taken later than a window after one that is lost, and all that was under way with it.
+    fn within(&mut self, window: Nanos) -> Result<(), Violation> {
+        self.taken.sort_by_key(|operation| operation.call);
+        let Some(last) = self.taken.last() else { return Ok(()) };
+        let mut ends: Vec<Nanos> = self.taken.iter().map(|operation| operation.end).collect();
+        for at in 1..ends.len() {
+            ends[at] = ends[at].max(ends[at - 1]);
+        }
+        let ended = |lost: &Effect<'_>| {
+            let called = self.taken.partition_point(|operation| operation.call <= lost.by);
+            called.checked_sub(1).map_or(lost.by, |at| ends[at].max(lost.by))
+        };
+        let first = self.lost.iter().min_by_key(|lost| ended(lost));
+        match first.filter(|lost| ended(lost) + window < last.call) {
+            Some(lost) => {
+                let rule = "a write is lost though another was taken later than a window after it";
+                Err(Violation::of(rule, &[lost.operation, last]))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether a write was answered by then.
+pub(super) fn is_answered(operation: &Operation, at: Nanos) -> bool {
+    operation.outcome == OperationOutcome::Done && operation.end < at
+}
+
+/// Whether a write surely took effect later than another one of its key.
+fn is_after(effect: &Effect<'_>, other: &Effect<'_>) -> bool {
+    if effect.operation == other.operation {
+        return false;
+    }
+    match (effect.version, other.version) {
+        (Some(version), Some(other)) => version > other,
+        _ => effect.operation.call > other.by,
+    }
+}
