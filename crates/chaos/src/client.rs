@@ -1,6 +1,7 @@
 //! A client that notes what it did and saw.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -128,6 +129,10 @@ impl Worker {
         let (seen, notes) = (HashMap::new(), Notes::default());
         let (mut work, mut round) = (Work { client, edition, seen, written: 0, notes }, 0);
         while !self.stage.is_over() {
+            if self.stage.is_held() && !matches!(self.role, Role::Probe(..)) {
+                sleep(RETRY);
+                continue;
+            }
             if round != self.stage.round() {
                 round = self.stage.round();
                 self.turn(round, &mut work);
@@ -344,19 +349,19 @@ fn conditional(put: Put) -> Answer {
     }
 }
 
-/// Gets every key and counter of all rounds once more, after all is well again: each acknowledged write must
+/// Gets every key and counter of some rounds once more, after all is well again: each acknowledged write must
 /// be there. `number` is that of the client that looks.
 pub fn look_at_all(
     way: &Way,
     stage: &Arc<Stage>,
     number: u32,
+    rounds: Range<u32>,
 ) -> Result<(Vec<Operation>, Vec<Count>), Error> {
     let (mut client, names) = (way.client(), &way.names);
-    let rounds = stage.round() + 1;
     let (way, chance) = (way.clone(), SplitMix64::new(0));
     let looker = Worker { number, role: Role::Rests, way, stage: stage.clone(), chance };
     let (mut left, mut counts) = (Vec::new(), Vec::new());
-    let keys: Vec<u32> = (0..rounds).flat_map(|round| names.of(round)).collect();
+    let keys: Vec<u32> = rounds.clone().flat_map(|round| names.of(round)).collect();
     for keys in keys.chunks(AT_ONCE) {
         let (call, mut found) = (now(), Vec::new());
         let sought: Vec<Vec<u8>> = keys.iter().map(|key| names.key(*key)).collect();
@@ -376,7 +381,7 @@ pub fn look_at_all(
         });
         left.extend(noted);
     }
-    for key in 0..rounds * COUNTERS {
+    for key in rounds.start * COUNTERS..rounds.end * COUNTERS {
         let call = now();
         let told = client.get(&names.counter(key))?.map_or(0, |digits| looker.parse(&digits));
         let (client, adds, told, end) = (number, false, Some(told), now());

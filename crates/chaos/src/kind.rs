@@ -57,7 +57,7 @@ pub struct Shape {
     pub groups: u8,
     /// The network between processes.
     pub ways: Ways,
-    /// Whether all that is acknowledged is on disks of replicas.
+    /// Whether what is acknowledged is on disks of replicas, or will be soon.
     pub keeps: bool,
 }
 
@@ -147,9 +147,10 @@ impl Kind {
             _ if self.changes_members() && usize::from(shape.replicas) == REPLICAS_MAX => {
                 Some(("a group has no more replicas than that", "name fewer with --nodes"))
             }
-            _ if self == Kind::KillAll && !shape.keeps => {
-                Some(("what is acknowledged and not on disks does not outlive it", "use --durability sync"))
-            }
+            _ if self == Kind::KillAll && !shape.keeps => Some((
+                "what is acknowledged and not on disks does not outlive it",
+                "use --durability async or sync",
+            )),
             _ if self.wants_five() && shape.replicas < 5 => {
                 Some(("fewer than five replicas cannot bear it", "add --nodes 5"))
             }

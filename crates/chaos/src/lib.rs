@@ -5,13 +5,15 @@
 //! says how processes reach each other: [`relay`] is a network whose cables can be pulled, and [`bridge`] is
 //! that of RDMA devices. [`who`] asks the kernel which process made a connection. [`client`] is a client that
 //! notes what it sees, [`names`] names the keys, [`values`] makes their values, [`map`] says where the groups
-//! are, and [`looks`] has what the last look saw. [`stage`] is what the threads share, [`held`] what
-//! processes hold, and [`report`] the outcome. Every process has a replica of every group.
+//! are, [`looks`] has what the last look saw, and [`cold`] when all were killed at once. [`stage`] is what
+//! the threads share, [`held`] what processes hold, and [`report`] the outcome. Every process has a replica
+//! of every group.
 #![forbid(unsafe_code)]
 
 mod bridge;
 mod cli;
 mod client;
+mod cold;
 mod fault;
 mod held;
 mod kind;

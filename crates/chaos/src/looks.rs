@@ -4,7 +4,8 @@ use longarm::cluster::NodeId;
 use longarm_history::Operation;
 use longarm_history::counters::Count;
 
-/// The client that looks while a node leads has this number plus the node's.
+/// The client that looks while a node leads at the end has this number plus the node's. The client that looks
+/// after all were killed at once has this number.
 pub const LOOKER: u32 = 1_000_000;
 
 /// What the last look saw.

@@ -80,6 +80,22 @@ impl Names {
         round * self.a_round() + HOT + COLD + BULK + group as u32
     }
 
+    /// The rounds up to one whose keys clients may have written last: those of its age, and of the age
+    /// before.
+    pub fn recent(&self, round: u32) -> Range<u32> {
+        (round / AGE * AGE).saturating_sub(AGE)..round + 1
+    }
+
+    /// The group that has a key.
+    pub fn group_of(&self, number: u32) -> usize {
+        self.topology.group_of(&self.key(number))
+    }
+
+    /// The group that has a counter.
+    pub fn group_of_counter(&self, number: u32) -> usize {
+        self.topology.group_of(&self.counter(number))
+    }
+
     /// All keys of a round, and of the age that begins with it.
     pub fn of(&self, round: u32) -> impl Iterator<Item = u32> {
         let first = round * self.a_round();
@@ -144,6 +160,7 @@ mod tests {
                 for group in 0..groups as usize {
                     let key = names.key(names.of_probes(round, group));
                     assert_eq!(names.topology.group_of(&key), group);
+                    assert_eq!(names.group_of(names.of_probes(round, group)), group);
                 }
             }
             let all: BTreeSet<_> = (0..3 * names.a_round()).map(|number| names.key(number)).collect();

@@ -7,12 +7,14 @@ use longarm::cluster::NodeId;
 use longarm::human;
 use longarm_base::Nanos;
 use longarm_history::counters::{self, Count};
-use longarm_history::{Evidence, History, Operation};
+use longarm_history::losses::{self, LossReport};
+use longarm_history::{Evidence, History, HistoryReport, Operation};
 use serde_json::{Value, json};
 
 use crate::fault::Fault;
 use crate::kind::Kind;
 use crate::looks::LOOKER;
+use crate::names::Names;
 
 /// The steps of the exhaustive search for a key. A key that it cannot decide in so many is left to the other
 /// judges.
@@ -145,10 +147,32 @@ pub struct Report {
     pub replicas: u8,
 }
 
+/// When all were killed at once, and may have lost their last writes.
+pub struct Losses {
+    /// The moment of each loss.
+    pub at: Vec<Nanos>,
+    /// All that one of them takes was taken within so much time.
+    pub window: Nanos,
+    /// The number of groups, each of which goes on by itself.
+    pub groups: usize,
+    /// Which group has a key.
+    pub names: Names,
+}
+
+/// What is known to be lost.
+struct Lost {
+    losses: usize,
+    writes: usize,
+    /// The longest time from when one of them had taken effect to when the last write was called.
+    longest: Nanos,
+}
+
 /// The verdicts of the judges.
 pub struct Judged {
     /// The verdict on values.
-    values: longarm_history::HistoryReport,
+    values: HistoryReport,
+    /// What is lost, if all were killed at once and may lose something.
+    lost: Option<Lost>,
     /// The number of operations on counters.
     counted: usize,
     /// The first violation on counters.
@@ -158,19 +182,71 @@ pub struct Judged {
 impl Judged {
     /// The text for people.
     pub fn to_text(&self) -> String {
-        format!(
+        let mut text = format!(
             "values: {}\ncounters: {} operations: {}\n",
             self.values,
             human::count(self.counted as u64),
             self.miscount.as_ref().map_or("legal".into(), ToString::to_string),
-        )
+        );
+        if let Some(Lost { losses, writes, longest }) = &self.lost {
+            let (writes, longest) = (human::count(*writes as u64), ms(*longest));
+            text.push_str(&format!(
+                "losses: all were killed at once {losses} times; {writes} writes that were acknowledged or \
+                 seen are known to be lost, of the last {longest}\n"
+            ));
+        }
+        text
     }
 }
 
 /// Asks the judges.
-pub fn judge(history: &History, left: &[Operation], counts: &[Count]) -> Judged {
-    let values = Evidence { history, answers: &[], left, steps: SEARCH }.judge();
-    Judged { values, counted: counts.len(), miscount: counters::judge(counts).err() }
+pub fn judge(history: &History, left: &[Operation], counts: &[Count], losses: &Losses) -> Judged {
+    let counted = counts.len();
+    if losses.at.is_empty() {
+        let values = Evidence { history, answers: &[], left, steps: SEARCH }.judge();
+        return Judged { values, lost: None, counted, miscount: counters::judge(counts).err() };
+    }
+    let all = (0..losses.groups).map(|group| judge_group(history, left, counts, losses, group));
+    let LossReport { history: values, miscount, lost: writes, longest } =
+        all.reduce(together).expect("there is a group");
+    Judged { values, lost: Some(Lost { losses: losses.at.len(), writes, longest }), counted, miscount }
+}
+
+/// Asks the judges about one of the groups. Groups have no moment in common, so each loses what it loses.
+fn judge_group(
+    history: &History,
+    left: &[Operation],
+    counts: &[Count],
+    losses: &Losses,
+    group: usize,
+) -> LossReport {
+    let is_of = |operation: &&Operation| losses.groups == 1 || losses.names.group_of(operation.key) == group;
+    let mut own = History::default();
+    history.operations().iter().filter(is_of).for_each(|operation| own.push(operation.clone()));
+    history.pages().iter().for_each(|page| own.push_page(page.clone()));
+    let left: Vec<Operation> = left.iter().filter(is_of).cloned().collect();
+    let counted = counts.iter().filter(|count| losses.names.group_of_counter(count.key) == group);
+    let counts: Vec<Count> = counted.copied().collect();
+    let evidence = Evidence { history: &own, answers: &[], left: &left, steps: SEARCH };
+    losses::judge(&evidence, &counts, losses::Losses { at: &losses.at, window: losses.window })
+}
+
+/// The verdict on two groups, or more.
+fn together(one: LossReport, other: LossReport) -> LossReport {
+    let (history, more) = (one.history, other.history);
+    LossReport {
+        history: HistoryReport {
+            operations: history.operations + more.operations,
+            in_doubt: history.in_doubt + more.in_doubt,
+            keys: history.keys + more.keys,
+            most_at_once: history.most_at_once.max(more.most_at_once),
+            undecided: history.undecided + more.undecided,
+            violation: history.violation.or(more.violation),
+        },
+        miscount: one.miscount.or(other.miscount),
+        lost: one.lost + other.lost,
+        longest: one.longest.max(other.longest),
+    }
 }
 
 /// A percentile by nearest rank.
@@ -191,6 +267,17 @@ impl Report {
         wrong.extend(self.judged.values.violation.as_ref().map(ToString::to_string));
         wrong.extend(self.judged.miscount.as_ref().map(ToString::to_string));
         wrong
+    }
+
+    /// What is said of a run with which nothing is wrong.
+    pub fn passed(&self) -> &'static str {
+        match &self.judged.lost {
+            None => "PASSED: every answer is explained, and no acknowledged write is lost",
+            Some(_) => {
+                "PASSED: every answer is explained, and no acknowledged write is lost but the last when all \
+                 were killed"
+            }
+        }
     }
 
     fn by_kind(&self) -> BTreeMap<Kind, Vec<&Struck>> {
@@ -282,6 +369,8 @@ impl Report {
             "operations": self.judged.values.operations, "in_doubt": self.judged.values.in_doubt,
             "not_searched": self.judged.values.undecided, "counted": self.judged.counted,
             "looked_at": self.looks.iter().map(|node| node.0).collect::<Vec<_>>(),
+            "losses": self.judged.lost.as_ref().map_or(0, |lost| lost.losses),
+            "lost": self.judged.lost.as_ref().map_or(0, |lost| lost.writes),
             "refused": self.refused, "pages": self.pages,
             "walks": self.walks, "wrong": self.wrong(),
         })
@@ -291,6 +380,7 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use longarm_base::Csn;
+    use longarm_client::{GroupAt, Topology};
     use longarm_history::{Invocation, OperationOutcome, Value};
 
     use super::*;
@@ -312,7 +402,35 @@ mod tests {
         let left = [look(1, first, 100), look(2, second, 200)];
         let mut history = History::default();
         [put(1, 10), put(2, 20)].into_iter().chain(left.clone()).for_each(|one| history.push(one));
-        judge(&history, &left, &[]).values.violation.map(|violation| violation.to_string())
+        judged(&history, &left, &[]).values.violation.map(|violation| violation.to_string())
+    }
+
+    /// With losses at these times, and a window of 100.
+    fn judged(history: &History, left: &[Operation], at: &[u64]) -> Judged {
+        let addresses = vec!["tcp://h:1".parse().expect("an address")];
+        let groups = [1, 2].map(|id| GroupAt { id, addresses: addresses.clone() });
+        let names = Names::new(Topology::new(7, groups.to_vec()));
+        let at = at.iter().map(|at| Nanos(*at)).collect();
+        judge(history, left, &[], &Losses { at, window: Nanos(100), groups: 2, names })
+    }
+
+    #[test]
+    fn the_last_writes_of_each_group_may_be_lost_when_all_are_killed() {
+        let mut history = History::default();
+        let left = [look(1, Some(1), 1_000)];
+        [put(1, 10), put(2, 900), put(3, 950)]
+            .into_iter()
+            .chain(left.clone())
+            .for_each(|one| history.push(one));
+        let judged_at = |at: &[u64]| judged(&history, &left, at);
+        assert!(judged_at(&[]).values.violation.is_some());
+        let kept = judged_at(&[990]);
+        let lost = kept.lost.as_ref().map(|lost| (lost.losses, lost.writes, lost.longest));
+        assert_eq!((kept.values.violation.as_ref(), lost), (None, Some((1, 2, Nanos(45)))));
+        assert_eq!(kept.values.operations, 4);
+        assert!(kept.to_text().contains("all were killed at once 1 times; 2 writes"), "{}", kept.to_text());
+        assert!(judged_at(&[990, 2_000]).values.violation.is_none());
+        assert!(judged_at(&[800]).values.violation.is_some(), "they are later");
     }
 
     #[test]

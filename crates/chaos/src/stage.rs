@@ -43,6 +43,8 @@ impl Answers {
 /// The shared state.
 pub struct Stage {
     ended: AtomicBool,
+    /// Whether clients other than probes begin nothing.
+    held: AtomicBool,
     /// The round whose keys clients use.
     round: AtomicU32,
     /// The answers to the probes of each group.
@@ -56,6 +58,7 @@ impl Stage {
         let answers = || Probe::all(scans).iter().map(|_| Mutex::default()).collect();
         Stage {
             ended: AtomicBool::default(),
+            held: AtomicBool::default(),
             round: AtomicU32::default(),
             answers: (0..groups).map(|_| answers()).collect(),
             failures: Mutex::default(),
@@ -72,6 +75,18 @@ impl Stage {
     pub fn is_over(&self) -> bool {
         // Relaxed: as in `end`.
         self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Has clients other than probes begin nothing, or go on.
+    pub fn hold(&self, held: bool) {
+        // Relaxed: some clients may begin one more operation.
+        self.held.store(held, Ordering::Relaxed);
+    }
+
+    /// Whether clients other than probes are to begin nothing.
+    pub fn is_held(&self) -> bool {
+        // Relaxed: as in `hold`.
+        self.held.load(Ordering::Relaxed)
     }
 
     /// The round whose keys clients use now.

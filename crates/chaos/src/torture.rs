@@ -1,12 +1,13 @@
 //! A run, which starts groups, strikes them with faults, and has judges read everything that clients saw.
-//! [`act`] takes the steps of a fault, [`orders`] gives orders to the groups, and [`last`] looks at all keys
-//! at the end.
+//! [`act`] takes the steps of a fault, [`orders`] gives orders to the groups, [`cold`] has all lose their
+//! memory at one time, and [`last`] looks at all keys at the end.
 //!
-//! Never do more replicas lose their memory than a group can bear: a replica that did must be in sync again
-//! before the next is struck. Over shm the other replicas kill a leader that they take for lost. The run
-//! starts each process that ended again.
+//! Otherwise never do more replicas lose their memory than a group can bear: a replica that did must be in
+//! sync again before the next is struck. Over shm the other replicas kill a leader that they take for lost.
+//! The run starts each process that ended again.
 
 mod act;
+mod cold;
 mod last;
 mod orders;
 
@@ -30,6 +31,7 @@ use longarm_host::{now, sleep};
 use longarm_server::Timing;
 
 use crate::client::{Notes, Role, Way, Worker};
+use crate::cold::Cold;
 use crate::fault::{Cables, Fault};
 use crate::held::{Held, Watch};
 use crate::kind::Kind;
@@ -112,8 +114,7 @@ pub struct Options {
     pub timing: Timing,
     /// Whether followers keep an ordered index, and clients ask for pages of scans.
     pub scans: bool,
-    /// What an acknowledged write outlives. If that [keeps all](Durability::keeps_all) all nodes may be killed at
-    /// once.
+    /// What an acknowledged write outlives. If nodes have disks, all may be killed at once.
     pub durability: Durability,
     /// The bytes of memory of a replica of one group.
     pub memory: u64,
@@ -146,6 +147,7 @@ pub struct Torture {
     lost: BTreeSet<NodeId>,
     /// The replicas that the run told to end.
     told: BTreeSet<NodeId>,
+    cold: Cold,
     watch: Watch,
     /// Since when all replicas have been in sync.
     whole: Nanos,
@@ -208,6 +210,7 @@ impl Torture {
             next_node,
             lost: BTreeSet::new(),
             told: BTreeSet::new(),
+            cold: Cold::default(),
             watch: Watch::default(),
             whole: round,
             round,
@@ -289,11 +292,18 @@ impl Torture {
         let line = format!("{}: leader {leader}, follower {}", fault.kind.what(), fault.follower);
         self.replicas.journal().note("fault", &line);
         let at = now();
+        let cold = self.options.durability == Durability::Async && fault.kind == Kind::KillAll;
+        if cold {
+            self.expect_loss();
+        }
         self.act(group, &fault)?;
         let over = now();
         self.replicas.journal().note("fault", "is over");
         let after = self.recover(over)?;
         let well = now();
+        if cold {
+            self.look_back()?;
+        }
         let takeovers = (0..).zip(before.iter().zip(&after)).filter_map(|(group, (before, after))| {
             let ((_, before), (node, stats)) = (before.leader.as_ref()?, after.leader.as_ref()?);
             let (group, how) = (self.if_several(group), stats["takeover"].clone());
@@ -356,7 +366,8 @@ impl Torture {
             if !self.options.durability.keeps_all() {
                 self.lost.insert(node);
             }
-            if self.lost.len() > (usize::from(self.options.replicas) - 1) / 2 {
+            let loses = self.cold.ended(node, now());
+            if !loses && self.lost.len() > (usize::from(self.options.replicas) - 1) / 2 {
                 let text = format!(
                     "nodes {:?} were without memory at one time, more than a group can bear: one was killed \
                      here while others took another for lost",
@@ -373,7 +384,7 @@ impl Torture {
             self.down.iter().filter(|(_, at)| **at <= time).map(|(node, _)| *node).collect();
         for node in due {
             self.down.remove(&node);
-            self.start(node)?;
+            self.bring_back(node)?;
         }
         Ok(())
     }
@@ -450,6 +461,7 @@ impl Torture {
             all.walks += noted.walks;
             all.refused += noted.refused;
         }
+        self.cold.give(&mut all);
         Ok(all)
     }
 
@@ -458,13 +470,15 @@ impl Torture {
         if self.clients.is_empty() {
             return Ok(String::new());
         }
-        self.collect().map(|notes| report::judge(&notes.history, &[], &notes.counts).to_text())
+        let notes = self.collect()?;
+        Ok(report::judge(&notes.history, &[], &notes.counts, &self.losses()).to_text())
     }
 
     /// Ends the run: looks at all keys, ends the replicas, and has everything judged.
     pub fn end(&mut self) -> Result<Report, Failure> {
         self.recover(now())?;
         let Notes { mut history, mut counts, pages, walks, refused } = self.collect()?;
+        let losses = self.losses();
         let Looks { at: looks, left, counts: left_counts } = self.look_everywhere()?;
         left.iter().for_each(|operation| history.push(operation.clone()));
         counts.extend::<Vec<Count>>(left_counts);
@@ -476,7 +490,7 @@ impl Torture {
         Ok(Report {
             struck: std::mem::take(&mut self.struck),
             failures: failures.into_iter().flatten().collect(),
-            judged: report::judge(&history, &left, &counts),
+            judged: report::judge(&history, &left, &counts, &losses),
             refused,
             pages,
             walks,

@@ -68,7 +68,7 @@ fn what_cannot_be_is_refused_with_what_to_do() {
     for (args, hint) in [
         (["--only", "kill-two", "--nodes", "3"], "--nodes 5"),
         (["--only", "add-node", "--groups", "2"], "--groups"),
-        (["--only", "kill-all", "--durability", "async"], "use --durability sync"),
+        (["--only", "kill-all", "--durability", "memory"], "use --durability async or sync"),
     ] {
         let (_, err, code) = run(&args);
         assert!(code == 2 && err.contains(hint), "{err}");

@@ -20,14 +20,15 @@ impl Torture {
         let (leader, _) = self.recover(now())?[0].leader.clone().expect("recovered");
         let mut nodes: Vec<NodeId> = self.replicas.cluster().nodes.iter().map(|one| one.node).collect();
         nodes.sort_by_key(|node| (*node != leader, *node));
-        let mut looks = Looks::default();
+        let (mut looks, rounds) = (Looks::default(), self.stage.round() + 1);
         for node in nodes {
             self.have_lead(node)?;
             self.replicas.journal().note("fault", &format!("none: all is read while node {node} leads"));
-            let (left, counts) = look_at_all(&way, &self.stage, LOOKER + node.0).map_err(|error| {
-                let text = format!("nothing strikes, node {node} leads, and yet: {error}");
-                Failure::new(Exit::Corrupt, text)
-            })?;
+            let (left, counts) =
+                look_at_all(&way, &self.stage, LOOKER + node.0, 0..rounds).map_err(|error| {
+                    let text = format!("nothing strikes, node {node} leads, and yet: {error}");
+                    Failure::new(Exit::Corrupt, text)
+                })?;
             looks.at.push(node);
             looks.left.extend(left);
             looks.counts.extend(counts);
