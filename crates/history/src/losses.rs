@@ -42,11 +42,9 @@ pub struct Losses<'a> {
     /// is answered after.
     pub at: &'a [Nanos],
     /// All writes that a loss takes were taken within so much time. A write is taken as long as the notes of
-    /// a majority cover a moment that is no older than this, and what was written by that moment is not lost.
-    /// So none is called later than this after one that is lost had taken effect, however long the disks
-    /// stood still before the loss. What was under way at the moment of a note is not covered by it, nor is
-    /// what has a higher version: therefore the window begins when all has ended that was under way when the
-    /// lost one had taken effect.
+    /// a majority cover a moment that is no older than this, and what was acknowledged by that moment is not
+    /// lost. So none is called later than this after one that is lost had taken effect, however long the
+    /// disks stood still before the loss, and whatever was under way meanwhile.
     pub window: Nanos,
 }
 

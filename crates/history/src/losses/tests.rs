@@ -109,9 +109,9 @@ fn no_write_is_lost_that_is_older_than_the_window() {
     assert!(rule(&removal).contains("later than a window"));
     // The disks stood still, and no write was taken since.
     assert_eq!(believed(&old[..2].iter().cloned().chain([old[3].clone()]).collect::<Vec<_>>()), 1);
-    // A write was under way all the time, so that no note covered what has higher versions.
+    // A write that was under way all the time does not make the window longer.
     let way = put(7, 3, 805, 985);
-    assert_eq!(believed(&[&[way][..], &old].concat()), 1);
+    assert!(rule(&[&[way][..], &old].concat()).contains("later than a window"));
 }
 
 #[test]
