@@ -90,7 +90,12 @@ fn over_losses(
     let (mut states, mut wrong) = (keys.none(), None);
     for (number, &at) in losses.at.iter().enumerate() {
         let from = number.checked_sub(1).map_or(Nanos(0), |before| losses.at[before]);
-        let came = keys.came_back(from..at, &states)?;
+        wrong = wrong.or(versions_go_on(&keys, at).err());
+        // What is wrong at one loss may be why something is at the next.
+        let came = match keys.came_back(from..at, &states) {
+            Ok(came) => came,
+            Err(violation) => return Err(wrong.unwrap_or(violation)),
+        };
         let mut cut = Cut::of(&keys, from..at, &states, &came);
         cut.add(&counters.cuts[number]);
         report.lost += cut.lost();
@@ -98,7 +103,6 @@ fn over_losses(
         let version = cut.version();
         // An epoch that nothing explains says more than that its beginning is wrong.
         wrong = wrong.or(cut.judge(losses.window).err());
-        wrong = wrong.or(versions_go_on(&keys, at).err());
         epochs.begin(&keys, from..at, &came, version);
         states = came;
     }

@@ -255,6 +255,9 @@ impl<'a> Key<'a> {
             }
             (None, None) => return None,
         };
+        if operation.call >= at {
+            return None;
+        }
         let own = operation.outcome == OperationOutcome::Done && operation.end < at;
         let own = own.then_some((operation.end, operation.version));
         let seen = self.sights_of(operation).filter(|sight| sight.who.end() < at);
@@ -263,8 +266,12 @@ impl<'a> Key<'a> {
         let same = sight.version.is_some()
             && (sight.version <= told || all().any(|(_, version)| version == sight.version));
         let version = if same { sight.version } else { all().find_map(|(_, version)| version) };
-        let its = all().filter(|(_, version)| sight.version.is_none() || *version == sight.version);
-        let by = its.map(|(by, _)| by).min().unwrap_or(at);
+        // Without a version it may be what was done when it was asked for again.
+        let its = all().filter(|(_, version)| *version == sight.version).map(|(by, _)| by).min();
+        let by = match sight.version {
+            Some(_) => its.unwrap_or(at),
+            None => all().map(|(by, _)| by).max().unwrap_or(at),
+        };
         (same || own.is_some()).then_some(Effect { operation, by, there: operation.call, version })
     }
 

@@ -153,8 +153,12 @@ fn what_is_lost_stays_lost_and_nothing_comes_from_nowhere() {
     let later = [put(1, 2, 950, 960), absent(1, 1_010, 1_020), get(1, 2, 2_010, 2_020)];
     let report = judged(&later, &[], &[AT, Nanos(2_000)]);
     assert!(report.history.violation.is_some());
-    let drawn = [put(1, 5, 950, 960), get(1, 5, 970, 980), absent(1, 1_010, 1_020), put(2, 5, 1_030, 1_040)];
-    assert!(rule(&drawn).contains("drawn before"));
+    let drawn = [put(1, 5, 950, 960), get(1, 5, 970, 980), absent(1, 1_010, 1_020)];
+    for key in [1, 2] {
+        let again = [&drawn[..], &[got(key, 6, 5, 1_030, 1_040)]].concat();
+        let write = Operation { version: Some(Csn(5)), ..put(key, 6, 1_022, 1_028) };
+        assert!(rule(&[&again[..], &[write]].concat()).contains("drawn before"), "key {key}");
+    }
 }
 
 #[test]
