@@ -20,7 +20,6 @@ use longarm_base::{Csn, Mutant, Term};
 use longarm_memory::SumKey;
 
 use crate::layout::{NOTE_BYTES, SUM_KEY, note_at};
-use crate::scribe::covers;
 
 /// Bytes before the floors.
 const HEAD: usize = 80;
@@ -52,6 +51,12 @@ pub struct Note {
     pub reclaimed: u64,
     /// By stream: all positions below are in the file.
     pub floors: Vec<u64>,
+}
+
+/// Whether these floors cover all positions below those that were written, by stream.
+pub fn covers(floors: &[u64], written: &[u64]) -> bool {
+    let floors = floors.iter().copied().chain(std::iter::repeat(0));
+    written.iter().zip(floors).all(|(&written, floor)| written <= floor)
 }
 
 impl Note {

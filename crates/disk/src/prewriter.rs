@@ -18,9 +18,9 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
+use longarm_host::{Thread, spawn};
 use rustix::fs::{OFlags, SeekFrom};
 
 /// Bytes that are written at once, at multiples of as many.
@@ -57,7 +57,7 @@ struct Shared {
 #[derive(Debug)]
 pub struct Prewriter {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Thread>,
 }
 
 impl Prewriter {
@@ -75,8 +75,8 @@ impl Prewriter {
             of.lock().is_over = true;
             of.changed.notify_all();
         };
-        let thread = std::thread::Builder::new().name("longarm-prewriter".into()).spawn(body).ok()?;
-        Some(Prewriter { shared, thread: Some(thread) })
+        let thread = Some(spawn("longarm-prewriter", body).ok()?);
+        Some(Prewriter { shared, thread })
     }
 
     /// Somebody is about to write there: waits if the thread does so, too.

@@ -20,7 +20,7 @@ use longarm_base::{Csn, Mutant, Term};
 use crate::arena_disk::ArenaDisk;
 use crate::error::DiskError;
 use crate::medium::Medium;
-use crate::note::Note;
+use crate::note::{Note, covers};
 use crate::table::Line;
 
 /// Bytes that are copied and written at once.
@@ -45,12 +45,6 @@ pub struct Mark {
     pub reclaimed: u64,
     /// By stream: all entries below are written.
     pub written: Vec<u64>,
-}
-
-/// Whether these floors cover all positions below those that were written, by stream.
-pub fn covers(floors: &[u64], written: &[u64]) -> bool {
-    let floors = floors.iter().copied().chain(std::iter::repeat(0));
-    written.iter().zip(floors).all(|(&written, floor)| written <= floor)
 }
 
 /// The writer of a file, in one term.

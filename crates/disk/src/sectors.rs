@@ -268,7 +268,7 @@ mod tests {
             one.lose_power(seed);
             let mut left = [0; 24];
             one.read(48, &mut left).expect("read");
-            assert!(all.remove(&left.to_vec()) || all.len() < 6, "what is left is drawn from the same");
+            assert!(all.remove(left.as_slice()) || all.len() < 6, "what is left is drawn from the same");
         }
         assert!(all.is_empty(), "all of them are drawn");
     }

@@ -32,6 +32,8 @@ const ONLY: ReplicaId = ReplicaId(0);
 pub struct DataOptions {
     /// The directory, of this server alone. It is made if it is not there.
     pub dir: PathBuf,
+    /// Where the server keeps what it promised, if not there: a directory of another disk.
+    pub vault: Option<PathBuf>,
     /// What an acknowledged write outlives.
     pub durability: Durability,
     /// What the directory is on.
@@ -83,10 +85,10 @@ impl GroupOptions {
         lease: Duration,
         data: &DataOptions,
     ) -> Result<GroupOptions, StartError> {
-        let &DataOptions { ref dir, durability, medium, accept_damage, scrubbing } = data;
+        let &DataOptions { ref dir, ref vault, durability, medium, accept_damage, scrubbing } = data;
         let directory = Arc::new(Directory::open(dir, medium)?);
         let Identity { id, sum_key, hash_key } = directory.identity;
-        let vote_store = directory.vote_store()?;
+        let vote_store = directory.vote_store(vault.as_deref())?;
         let durable = Some(Durable { durability, disk: directory, accept_damage, scrubbing });
         let alone = GroupOptions::alone(address, lease)?;
         Ok(GroupOptions { id, sum_key, hash_key, vote_store, durable, ..alone })

@@ -56,6 +56,7 @@ mod standing;
 mod stats;
 mod takeover;
 mod threads;
+mod vault;
 mod vote_store;
 
 pub use alone::DataOptions;
@@ -85,6 +86,7 @@ pub use service::{NewTerm, Replication, Service};
 pub use standing::Standing;
 pub use stats::{DiskStats, FollowerStats, GroupStats, Stands, TakeoverStats};
 pub use threads::{join, spawn};
+pub use vault::Vault;
 pub use vote_store::{FileVoteStore, Promise, VoteStore};
 
 use longarm_fabric::{Incoming, Reason};

@@ -71,12 +71,8 @@ impl FileVoteStore {
         FileVoteStore::named(dir, "promise")
     }
 
-    /// The store of one group, in a directory that has the stores of several.
-    pub fn of_group(dir: &Path, group: u64) -> std::io::Result<FileVoteStore> {
-        FileVoteStore::named(dir, &format!("promise-{group:016x}"))
-    }
-
-    fn named(dir: &Path, name: &str) -> std::io::Result<FileVoteStore> {
+    /// The store of this name in a directory, which is made if it is not there.
+    pub(crate) fn named(dir: &Path, name: &str) -> std::io::Result<FileVoteStore> {
         make_dir(dir)?;
         Ok(FileVoteStore { path: dir.join(name) })
     }
@@ -373,8 +369,10 @@ mod tests {
             vote_store.store(&promise).expect("stored");
             assert_eq!(vote_store.load().expect("there"), Some(promise));
         }
-        let of_group =
-            |group| FileVoteStore::of_group(&dir.path().join("node"), group).expect("a vote store");
+        let of_group = |group| {
+            let name = format!("promise-{group}");
+            FileVoteStore::named(&dir.path().join("node"), &name).expect("a vote store")
+        };
         of_group(7).store(&Promise { boot: 3, ..Promise::default() }).expect("stored");
         assert_eq!(of_group(8).load().expect("empty"), None, "each group has its own");
         assert_eq!(of_group(7).load().expect("there").map(|promise| promise.boot), Some(3));

@@ -48,7 +48,7 @@ pub use longarm_group::{
     Changed, Contents, DataOptions, DirectoryReport, DiskSource, DiskStats, Durability, Durable, EntryAt,
     FileVoteStore, FollowerStats, GroupOptions, GroupStats, Held, KeepUp, Log, LogLine, Look, LookError,
     Moved, Notice, Operator, OrderError, Promise, ReplicaDirectory, ReplicaDisk, Scrubbing, StartError,
-    TakeoverStats, Versions, VoteStore, look,
+    TakeoverStats, Vault, Versions, VoteStore, look,
 };
 pub use longarm_replica::Timing;
 pub use longarm_wire::{Deny, Members, Stay};

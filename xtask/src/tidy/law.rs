@@ -18,7 +18,7 @@ const LAW: &[(&str, &[&[&str]])] = &[
     ("longarm-workload", &[BASE]),
     ("longarm-replica", &[BASE, &["longarm-wire"]]),
     ("longarm-store", &[BASE, &["longarm-memory"]]),
-    ("longarm-disk", &[BASE, &["longarm-memory"]]),
+    ("longarm-disk", &[BASE, &["longarm-host", "longarm-memory"]]),
     ("longarm-index", &[BASE, &["longarm-host", "longarm-memory"]]),
     ("longarm-ibverbs", &[]),
     ("longarm-fabric", &[BASE, &["longarm-host", "longarm-memory", "longarm-ibverbs"]]),

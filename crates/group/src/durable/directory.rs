@@ -5,19 +5,23 @@ use std::io::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longarm_base::Term;
+use longarm_base::{ReplicaId, Term};
 use longarm_disk::{ArenaDisk, DiskError, Found, MediumKind, Shape};
 use longarm_host::random;
 
 use crate::durable::options::{DiskSource, ReplicaDisk};
 use crate::durable::owner_file::{self, Unread};
 use crate::options::StartError;
+use crate::vault::{self, Vault};
 use crate::vote_store::{FileVoteStore, Promise, VoteStore, make_dir, signed};
 
 /// The name of the file that says whose directory it is.
 pub(super) const IDENTITY: &str = "identity";
 /// The key of its checksum, which guards against damage, not against people.
 const SUM_KEY: u64 = 0x6964_656E_7469_7479;
+
+/// The only replica of its group.
+const ONLY: ReplicaId = ReplicaId(0);
 
 /// Who a server is: the same in each of its lives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,16 +106,16 @@ impl Directory {
         Ok(Directory { dir: dir.into(), identity, medium, kind, _identity: file })
     }
 
-    /// What the server promised.
-    pub fn vote_store(&self) -> Result<Arc<FileVoteStore>, StartError> {
-        let failed = |e| StartError::Os("keep promises in the data directory", e);
-        FileVoteStore::open(&self.dir).map(Arc::new).map_err(failed)
+    /// What the server promised: here, or in this directory.
+    pub fn vote_store(&self, vault: Option<&Path>) -> Result<Arc<FileVoteStore>, StartError> {
+        let (data, group, replica) = (&*self.dir, self.identity.id, ONLY);
+        Vault { data, dir: vault, group, replica, of_several: false }.open().map(Arc::new)
     }
 }
 
 impl DiskSource for Directory {
     fn open(&self, shape: Shape) -> Result<(ReplicaDisk, Found), DiskError> {
-        let promise = || FileVoteStore::open(&self.dir)?.load();
+        let promise = || vault::pointed(&self.dir)?.load();
         open_arena(&self.dir, shape, self.medium, self.kind, promise)
     }
 }
@@ -178,8 +182,8 @@ mod tests {
         let made = Directory::open(dir.path(), MediumKind::Disk).expect("made");
         let shape = Shape { group: made.identity.id, ..SHAPE };
         made.open(shape).expect("made");
-        let promise = Promise { term: Term::new(1, longarm_base::ReplicaId(0)), ..Default::default() };
-        made.vote_store().expect("a store").store(&promise).expect("stored");
+        let promise = Promise { term: Term::new(1, ReplicaId(0)), ..Default::default() };
+        made.vote_store(None).expect("a store").store(&promise).expect("stored");
         std::fs::remove_file(path("arena")).expect("removed");
         let lost = made.open(shape).map(|_| ()).expect_err("it is refused").to_string();
         assert!(lost.contains("is missing") && lost.contains("backup"), "{lost}");

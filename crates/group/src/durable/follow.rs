@@ -69,10 +69,10 @@ fn note_every(durability: Durability) -> Nanos {
     }
 }
 
-/// Whether a file may become a mixture, in a term of whose start set and writes the leader's file has all up to
-/// `noted`. A file that is of this term may be one of the majority whose notes let writes be taken. As a
-/// mixture it counts for less than any other of its term (D6). So what it has is in the leader's file first: else
-/// a loss of power could find what was taken long ago on mixtures alone.
+/// Whether a file may become a mixture, in a term of whose start set and writes the leader's file has all up
+/// to `noted`. A file that is of this term may be one of the majority whose notes let writes be taken. As a
+/// mixture it counts for less than any other of its term (D6). So what it has is in the leader's file first:
+/// else a loss of power could find what was taken long ago on mixtures alone.
 fn may_mix(kept: &KeptDisk, term: Term, noted: Csn) -> bool {
     let counts = kept.note.as_ref().filter(|note| note.term == term && !note.mixed && !note.sync);
     counts.is_none_or(|note| note.stable <= noted) || Mutant::MixAhead.is_on()
@@ -228,22 +228,28 @@ impl<Q: QueuePair> FollowScribe<Q> {
         desk.map_err(|_| Trouble::Away)
     }
 
+    /// Takes the file, if it may become one of the term: the leader's has all up to `noted`. None if it is
+    /// lost.
+    fn take(&mut self, noted: Csn) -> Result<Option<KeptDisk>, Trouble> {
+        let Some(kept) = self.seed.slot.take(now() + PATIENCE, || !self.is_stopped()) else {
+            return Ok(None);
+        };
+        if !self.seed.slot.is_to_mix() || may_mix(&kept, self.seed.term, noted) {
+            return Ok(Some(kept));
+        }
+        self.seed.slot.put(kept);
+        self.refused = "its file has more of the term than the leader's, and stays what it is until the \
+                        leader's has as much"
+            .into();
+        Err(Trouble::Away)
+    }
+
     /// Follows the leader's marks over one connection.
     fn attend(&mut self) -> Result<(), Trouble> {
         let mut desk = self.connect()?;
         desk.sleep_on(&self.channel)?;
         let first = self.first_mark(&mut desk)?;
-        let worth = || !self.is_stopped();
-        let Some(mut kept) = self.seed.slot.take(now() + PATIENCE, worth) else {
-            return self.say_lost(&mut desk);
-        };
-        if self.seed.slot.is_to_mix() && !may_mix(&kept, self.seed.term, first.noted) {
-            self.seed.slot.put(kept);
-            self.refused = "its file has more of the term than the leader's, and stays what it is until the \
-                            leader's has as much"
-                .into();
-            return Err(Trouble::Away);
-        }
+        let Some(mut kept) = self.take(first.noted)? else { return self.say_lost(&mut desk) };
         let (streams, segments) = (first.written.len(), kept.disk.shape().segments as usize);
         let floors: Vec<u64> = (0..streams).map(|at| self.seed.page.load(page::floor_at(at))).collect();
         // Looked at before the lines: they say that so many segments are free.

@@ -23,7 +23,8 @@ use longarm_store::{ArenaView, Entry, EntryKind, Room, SegmentUse};
 use crate::durable::directory::{IDENTITY, Identity};
 use crate::durable::load::{Found, Judge};
 use crate::durable::owner_file::{self, Unread};
-use crate::vote_store::{FileVoteStore, VoteStore};
+use crate::vault;
+use crate::vote_store::VoteStore;
 
 /// Looks at a directory that is being written to.
 const LOOKS: usize = 3;
@@ -154,7 +155,7 @@ fn look_once(
 ) -> Result<DirectoryReport, LookError> {
     let shown = dir.display().to_string();
     let (identity, _locked) = identity(dir, how)?;
-    let promise = FileVoteStore::open(dir).and_then(|store| store.load());
+    let promise = vault::pointed(dir).and_then(|store| store.load());
     let promised = promise.map_err(|error| LookError::Io(shown, error))?.map_or(Term::ZERO, |it| it.term);
     let path = dir.join("arena");
     let mut report = DirectoryReport { group: identity.id, promised, ..DirectoryReport::default() };

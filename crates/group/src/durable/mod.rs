@@ -28,7 +28,7 @@ pub(crate) mod look;
 mod looks;
 pub(crate) mod new_directory;
 pub(crate) mod options;
-mod owner_file;
+pub(crate) mod owner_file;
 pub(crate) mod replica_directory;
 pub(crate) mod scribe;
 pub(crate) mod scrub;

@@ -11,7 +11,7 @@ use crate::vote_store::appear;
 
 /// Why such a file cannot be read.
 #[derive(Debug)]
-pub(super) enum Unread {
+pub(crate) enum Unread {
     /// Another process has locked it.
     InUse,
     /// The step that the system refused.
@@ -19,7 +19,7 @@ pub(super) enum Unread {
 }
 
 /// Reads the file of this name, and locks it first if `locks`: for as long as it is open.
-pub(super) fn read(dir: &Path, name: &str, locks: bool) -> Result<(String, File), Unread> {
+pub(crate) fn read(dir: &Path, name: &str, locks: bool) -> Result<(String, File), Unread> {
     let mut file = File::open(dir.join(name)).map_err(|error| Unread::Failed("read", error))?;
     if locks {
         let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(Error::from);
@@ -35,7 +35,7 @@ pub(super) fn read(dir: &Path, name: &str, locks: bool) -> Result<(String, File)
 }
 
 /// Makes a small file, which appears at once, and whole.
-pub(super) fn make(dir: &Path, name: &str, text: &str) -> std::io::Result<()> {
+pub(crate) fn make(dir: &Path, name: &str, text: &str) -> std::io::Result<()> {
     let fresh = dir.join(format!("{name}.new"));
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
     file.write_all(text.as_bytes())?;

@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use longarm_base::ReplicaId;
-use longarm_server::FileVoteStore;
+use longarm_server::{FileVoteStore, Vault};
 
 pub use init::{Division, create, draw, replace};
 pub use longarm_cluster::{
@@ -36,16 +36,19 @@ pub fn arena_directory(cluster: &Cluster, group: &Group, dir: &Path) -> PathBuf 
     }
 }
 
-/// Where in a node's directory a replica keeps what it promised; makes the directory if need be.
-pub fn vote_store(cluster: &Cluster, group: &Group, dir: &Path) -> Result<FileVoteStore, Failure> {
-    // A cluster of one group keeps the name that the store has always had.
-    let store = match cluster.groups.len() {
-        1 => FileVoteStore::open(dir),
-        _ => FileVoteStore::of_group(dir, group.id),
-    };
-    store.map_err(|error| {
-        Failure::io("make the directory", dir, &error)
-            .hint("--data names another; a replica needs what it promised again")
+/// Where a replica keeps what it promised: in its node's directory, or in the vault, if there is one. Makes
+/// the directories if need be.
+pub fn vote_store(
+    cluster: &Cluster,
+    group: &Group,
+    replica: ReplicaId,
+    data: &Path,
+    vault: Option<&Path>,
+) -> Result<FileVoteStore, Failure> {
+    let (group, of_several) = (group.id, cluster.groups.len() > 1);
+    Vault { data, dir: vault, group, replica, of_several }.open().map_err(|error| {
+        Failure::new(Exit::System, error.to_string())
+            .hint("--data names another directory; a replica needs what it promised again")
     })
 }
 

@@ -98,7 +98,7 @@ impl Place {
             );
         };
         let dir = args.data.clone().unwrap_or_else(|| cluster::directory_beside(file, node));
-        let votes = cluster::vote_store(&cluster, group, &dir)?;
+        let votes = cluster::vote_store(&cluster, group, replica, &dir, None)?;
         let whose = Whose::Replica { group: group.id, sum_key: group.sum_key, replica, votes };
         let share = ServerOptions::share(memory, cluster.groups_on(node).count());
         let server = format!("longarm server --cluster {shown} --node {node} --data {}", dir.display());

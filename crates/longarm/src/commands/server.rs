@@ -11,7 +11,7 @@ use std::time::Duration;
 use longarm_fabric::tcp::{Identity, Tls};
 use longarm_index::hash::{Discipline, SlotKind};
 use longarm_server::{
-    DataOptions, Durability, Eviction, KeepUp, MediumKind, Notice, Pages, Scrubbing, Server, ServerOptions,
+    DataOptions, Durability, Eviction, KeepUp, Notice, Pages, Scrubbing, Server, ServerOptions,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -22,7 +22,7 @@ use node::Node;
 
 use crate::cluster;
 use crate::config::units::{show_duration, show_size};
-use crate::config::{self, Config, HugePages, Log, Pmem, Slot, Standby, Updates};
+use crate::config::{self, Config, HugePages, Log, Slot, Standby, Updates};
 use crate::connect;
 use crate::human;
 use crate::output::{Exit, Failure, Output, fault};
@@ -184,17 +184,10 @@ fn data(args: &Args, config: &Config) -> Option<DataOptions> {
         config::Durability::Async => Durability::Async { window: config.loss_window },
         config::Durability::Sync | config::Durability::Pmem => Durability::Sync,
     };
-    let medium = medium(config, config.durability == config::Durability::Pmem);
+    let medium = config.pmem.medium(config.durability == config::Durability::Pmem);
     let scrubbing = Scrubbing::hourly(config.scrub_rate);
-    Some(DataOptions { dir, durability, medium, accept_damage: args.accept_damage, scrubbing })
-}
-
-/// What data is kept on.
-fn medium(config: &Config, is_memory: bool) -> MediumKind {
-    match is_memory {
-        false => MediumKind::Disk,
-        true => MediumKind::PersistentMemory { or_file: config.pmem == Pmem::File },
-    }
+    let vault = config.vault_dir.clone();
+    Some(DataOptions { dir, vault, durability, medium, accept_damage: args.accept_damage, scrubbing })
 }
 
 fn tls(config: &Config) -> Result<Option<Tls>, Failure> {

@@ -195,6 +195,16 @@ pub static SETTINGS: &[Setting] = &[
         )
     },
     Setting {
+        set: |c, v| one(v, |text| path(text).map(|p| c.vault_dir = p)),
+        show: |c| show_path(&c.vault_dir),
+        ..server(
+            "vault_dir",
+            "DIR",
+            "Keep what a server or its replicas promise in this directory, on another disk than the data: \
+             a change of the leader waits for promises, and a busy disk lets them wait",
+        )
+    },
+    Setting {
         set: |c, v| one(v, |text| text.parse().map(|durability| c.durability = durability)),
         show: |c| json!(c.durability.name()),
         ..server(

@@ -8,6 +8,7 @@ use std::time::Duration;
 use longarm_base::limits;
 use longarm_fabric::Address;
 use longarm_fabric::verbs::{DeviceChoice, RETRIES_MAX, Verbs};
+use longarm_server::MediumKind;
 
 /// The size of an index slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,6 +85,16 @@ pub enum Pmem {
     Dax,
     /// Ordinary files may stand for it, which outlive the process and no loss of power.
     File,
+}
+
+impl Pmem {
+    /// What data is kept on, which is persistent memory or not.
+    pub fn medium(self, is_memory: bool) -> MediumKind {
+        match is_memory {
+            false => MediumKind::Disk,
+            true => MediumKind::PersistentMemory { or_file: self == Pmem::File },
+        }
+    }
 }
 
 /// How much is said on stderr. Each level adds to the levels before it.
@@ -175,6 +186,8 @@ pub struct Config {
     pub spin_us: u64,
     /// Directory in which a server keeps its data, if any; in a cluster, what its replicas promised.
     pub data: Option<PathBuf>,
+    /// Directory in which a server keeps what it promised, if not with its data.
+    pub vault_dir: Option<PathBuf>,
     /// When a write is acknowledged, where data is kept.
     pub durability: Durability,
     /// What persistent memory is.
@@ -298,6 +311,7 @@ impl Config {
             ring_bytes: 256 << 10,
             spin_us: 50,
             data: None,
+            vault_dir: None,
             durability: Durability::Async,
             pmem: Pmem::Dax,
             loss_window: limits::LOSS_WINDOW,

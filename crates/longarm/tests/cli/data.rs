@@ -96,6 +96,30 @@ fn a_directory_that_is_of_no_use_is_refused_with_what_to_do() {
 }
 
 #[test]
+fn promises_may_be_on_another_disk_and_are_not_forgotten_there() {
+    let (home, mut directory) = (TempDir::new().expect("a directory"), TempDir::new().expect("a directory"));
+    let (data, vault) = (home.path().join("data"), home.path().join("vault"));
+    let vault = vault.display().to_string();
+    for flags in [&[][..], &["--vault-dir", &vault], &["--vault-dir", &vault]] {
+        let server = start(directory, &data, flags);
+        let life = server.run(&["get", "life"]).0;
+        server.ok(&["put", "life", &format!("{life}x")]);
+        directory = server.stop();
+    }
+    assert!(!data.join("promise").exists(), "it moved");
+    let (err, code) = refused(&data, &[]);
+    assert!(code == Some(7) && err.contains("name that with --vault-dir"), "{err}");
+    let (err, code) = refused(&data, &["--vault-dir", &home.path().join("other").display().to_string()]);
+    assert!(code == Some(7) && err.contains("has nothing of it"), "{err}");
+    let mut check = program();
+    check.arg("check").arg(&data);
+    let output = finish(check, b"");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let server = start(directory, &data, &["--vault-dir", &vault]);
+    assert_eq!(server.ok(&["get", "life"]), "xxx");
+}
+
+#[test]
 fn damage_is_named_and_a_second_server_is_kept_out() {
     let (home, directory) = (TempDir::new().expect("a directory"), TempDir::new().expect("a directory"));
     let data = home.path().join("data");

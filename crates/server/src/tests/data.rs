@@ -24,7 +24,7 @@ const WINDOW: Durability = Durability::Async { window: Duration::from_millis(100
 
 fn data(dir: &Path, durability: Durability) -> Option<DataOptions> {
     let (dir, medium, scrubbing) = (dir.into(), MediumKind::Disk, Scrubbing::NONE);
-    Some(DataOptions { dir, durability, medium, accept_damage: false, scrubbing })
+    Some(DataOptions { dir, vault: None, durability, medium, accept_damage: false, scrubbing })
 }
 
 /// A server with this directory.

@@ -11,7 +11,6 @@ use longarm_server::{
 
 use super::args::Args;
 use super::failure::start_failure;
-use super::medium;
 use crate::cluster::{self, Cluster, Group, NodeAt, NodeId};
 use crate::config::{Config, Origin};
 use crate::output::{Exit, Failure, Output};
@@ -23,6 +22,8 @@ pub struct Node {
     at: NodeAt,
     joins: bool,
     dir: PathBuf,
+    /// Where its replicas keep what they promised, if not there.
+    vault: Option<PathBuf>,
     /// What the files of its replicas are kept on.
     medium: MediumKind,
     /// How the files of its replicas are looked over.
@@ -74,8 +75,9 @@ impl Node {
         }
         let dir = config.data.clone().unwrap_or_else(|| cluster::directory_beside(path, at.node));
         let scrubbing = Scrubbing::hourly(config.scrub_rate);
-        let medium = medium(config, cluster.durability == cluster::Durability::Pmem);
-        Ok(Some(Node { cluster, at, joins: args.join, dir, medium, scrubbing }))
+        let medium = config.pmem.medium(cluster.durability == cluster::Durability::Pmem);
+        let vault = config.vault_dir.clone();
+        Ok(Some(Node { cluster, at, joins: args.join, dir, vault, medium, scrubbing }))
     }
 
     /// Gives the settings with the node's address. Warns of a setting that is not for one server to say,
@@ -98,9 +100,9 @@ impl Node {
     }
 
     fn group(&self, group: &Group) -> Result<GroupOptions, Failure> {
-        let vote_store = cluster::vote_store(&self.cluster, group, &self.dir)?;
-        let (replica, vote_store) =
-            (group.on(self.at.node).expect("the node has a replica of it"), Arc::new(vote_store));
+        let replica = group.on(self.at.node).expect("the node has a replica of it");
+        let vault = self.vault.as_deref();
+        let vote_store = Arc::new(cluster::vote_store(&self.cluster, group, replica, &self.dir, vault)?);
         let durable = self.durable(group, replica, vote_store.clone())?;
         Ok(GroupOptions {
             id: group.id,
