@@ -91,7 +91,7 @@ fn what_a_cluster_keeps_is_in_its_file() {
     let text = text.replace(mode, "durability = \"paper\"");
     let fault = parse(&text).expect_err("unknown");
     assert!(
-        fault.contains("durability: \"paper\" is not known; expected \"memory\", \"async\" or"),
+        fault.contains("durability: \"paper\" is not known; expected \"memory\", \"async\", \"sync\" or"),
         "{fault}"
     );
 }
