@@ -31,25 +31,30 @@ pub struct ReplicaDirectory {
     votes: Arc<dyn VoteStore>,
     medium: u64,
     kind: MediumKind,
+    /// It was made just now, and what the replica promised is elsewhere: the replica may have lost its disk,
+    /// and knows what it promised.
+    is_lost: bool,
     /// Its lock keeps other processes out.
     _whose: File,
 }
 
 impl ReplicaDirectory {
-    /// The directory of this replica, or a new one, which is made. `votes` has what the replica promised, and
-    /// `kind` is what the directory is on.
+    /// The directory of this replica, or a new one, which is made. `votes` has what the replica promised,
+    /// `apart` from the directory or not, and `kind` is what the directory is on.
     pub fn open(
         dir: &Path,
         group: u64,
         replica: ReplicaId,
         votes: Arc<dyn VoteStore>,
+        apart: bool,
         kind: MediumKind,
     ) -> Result<ReplicaDirectory, StartError> {
         let wrong = |text: String| StartError::Directory { dir: dir.display().to_string(), text };
         let failed = |step: &str, error: Error| wrong(format!("cannot {step}: {error}"));
         make_dir(dir).map_err(|error| failed("make it", error))?;
         let text = whose(group, replica);
-        if !dir.join(WHOSE).exists() {
+        let is_new = !dir.join(WHOSE).exists();
+        if is_new {
             if dir.join("arena").exists() {
                 return Err(wrong(format!(
                     "it holds an `arena` and no `{WHOSE}`, so no replica of a cluster kept its data there: \
@@ -73,13 +78,14 @@ impl ReplicaDirectory {
             )));
         }
         let [medium, ..] = random::<1>().map_err(|e| StartError::Os("draw random numbers", e))?;
-        Ok(ReplicaDirectory { dir: dir.into(), votes, medium, kind, _whose: file })
+        Ok(ReplicaDirectory { dir: dir.into(), votes, medium, kind, is_lost: is_new && apart, _whose: file })
     }
 }
 
 impl DiskSource for ReplicaDirectory {
     fn open(&self, shape: Shape) -> Result<(ReplicaDisk, Found), DiskError> {
-        open_arena(&self.dir, shape, self.medium, self.kind, || self.votes.load())
+        let promised = || if self.is_lost { Ok(None) } else { self.votes.load() };
+        open_arena(&self.dir, shape, self.medium, self.kind, promised)
     }
 }
 
@@ -94,8 +100,13 @@ mod tests {
     const SHAPE: Shape = Shape { group: GROUP, segments: 4, table: 1 };
 
     fn opened(dir: &Path, replica: u8) -> Result<ReplicaDirectory, StartError> {
+        opened_with(dir, replica, false)
+    }
+
+    fn opened_with(dir: &Path, replica: u8, apart: bool) -> Result<ReplicaDirectory, StartError> {
         let votes = Arc::new(FileVoteStore::open(dir).expect("a store"));
-        ReplicaDirectory::open(&dir.join("arenas"), GROUP, ReplicaId(replica), votes, MediumKind::Disk)
+        let (arenas, kind) = (dir.join("arenas"), MediumKind::Disk);
+        ReplicaDirectory::open(&arenas, GROUP, ReplicaId(replica), votes, apart, kind)
     }
 
     fn refused(dir: &Path, replica: u8) -> String {
@@ -132,5 +143,11 @@ mod tests {
         std::fs::remove_file(dir.path().join("arenas").join("arena")).expect("removed");
         let lost = made.open(SHAPE).map(|_| ()).expect_err("it is refused").to_string();
         assert!(lost.contains("is missing"), "{lost}");
+        // The whole directory is gone, as if its disk were: whoever knows what it promised begins without.
+        drop(made);
+        std::fs::remove_dir_all(dir.path().join("arenas")).expect("removed");
+        assert!(opened(dir.path(), 1).expect("made").open(SHAPE).is_err(), "the promise is of the same disk");
+        std::fs::remove_dir_all(dir.path().join("arenas")).expect("removed");
+        opened_with(dir.path(), 1, true).expect("made").open(SHAPE).expect("a new one");
     }
 }

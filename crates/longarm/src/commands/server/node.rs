@@ -132,7 +132,7 @@ impl Node {
             cluster::Durability::Async => Durability::Async { window: self.cluster.loss_window },
             cluster::Durability::Sync | cluster::Durability::Pmem => Durability::Sync,
         };
-        let disk = ReplicaDirectory::open(&dir, group.id, replica, votes, self.medium);
+        let disk = ReplicaDirectory::open(&dir, group.id, replica, votes, self.vault.is_some(), self.medium);
         let disk = Arc::new(disk.map_err(|error| start_failure(&error))?);
         Ok(Some(Durable { durability, disk, accept_damage: false, scrubbing: self.scrubbing }))
     }
