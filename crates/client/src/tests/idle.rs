@@ -74,11 +74,12 @@ fn a_server_that_is_away_for_a_moment_is_waited_for_after_a_rest() {
     let (server, shm, tcp) = serve(brief);
     for address in [&shm, &tcp] {
         let stalls = Stalls::default();
-        let mut client = stalls.connect(address, options());
+        // Far longer than the server is away: a busy machine may let either of them wait, too.
+        let mut client = stalls.connect(address, Options { timeout: 4 * TIMEOUT, ..options() });
         client.put(b"k", b"v").expect("put");
         for served in [false, true] {
             assert_eq!(client.get(b"k").expect("get"), Some(b"v".to_vec()));
-            sleep(REST);
+            sleep(4 * REST);
             stalls.begin();
             std::thread::scope(|scope| {
                 scope.spawn(|| {
