@@ -171,6 +171,11 @@ Counts(r) ==
     /\ synced' = synced \cup {r}
     /\ served' = IF leader # {} /\ Majority(synced \cup {r}) THEN served \cup {now} ELSE served
 
+\* If the file of f counts in this term, the leader's has as much of the term.
+AsMuch(l, f) ==
+    IF Sync \/ note[f].term # now \/ note[f].mixed THEN TRUE
+    ELSE note[l].term = now /\ ~note[l].mixed /\ note[l].stable >= note[f].stable
+
 \* The leader gives the follower all that it has, and tells it which versions are gone.  If the follower does
 \* not share the start set, a note says that its file is a mixture from now on.  The file may be one of those
 \* whose notes let writes be taken: so the leader's own file has as much of the term first.
@@ -179,9 +184,7 @@ Adopt(l, f) ==
         its == note[f].term = now /\ ~note[f].mixed
         there == shares /\ its
     IN
-    /\ \/ Sync \/ shares \/ ~its \/ MixAhead
-       \/ /\ note[l].term = now /\ ~note[l].mixed
-          /\ note[l].stable >= note[f].stable
+    /\ Sync \/ shares \/ MixAhead \/ AsMuch(l, f)
     /\ f # l /\ f \notin follows /\ follows' = follows \cup {f}
     /\ mem' = [mem EXCEPT ![f] = mem[l]]
     /\ sync' = [sync EXCEPT ![f] = now] /\ mixed' = [mixed EXCEPT ![f] = FALSE]
