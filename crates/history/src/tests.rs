@@ -1,3 +1,4 @@
+pub(crate) mod draw;
 mod evidence;
 mod expiry;
 mod mutations;

@@ -58,10 +58,7 @@ impl DiskPlan {
 
     /// The time within which the writes were taken that a loss of power loses; none if it loses none.
     pub fn window(&self) -> Option<Nanos> {
-        match self.durability {
-            Durability::Async { window } => Some(Nanos(window.as_nanos() as u64)),
-            Durability::Sync => None,
-        }
+        self.durability.window().map(|window| Nanos(window.as_nanos() as u64))
     }
 }
 

@@ -26,15 +26,17 @@ impl Looks {
 
     /// No version above this one had been drawn at that time.
     pub fn add(&mut self, at: Nanos, drawn: Csn) {
-        let newest = self.looks.len().checked_sub(1).map(|newest| self.looks[newest]);
-        if newest.is_some_and(|(_, known)| known >= drawn) {
+        if let Some((last, known)) = self.looks.back_mut().filter(|(_, known)| *known >= drawn) {
             // Two threads look: the one that comes second may have looked first.
-            let (known, _) = self.looks.back_mut().expect("it is there");
-            *known = (*known).max(if newest.is_some_and(|(_, known)| known == drawn) { at } else { *known });
+            if *known == drawn {
+                *last = at.max(*last);
+            }
             return;
         }
-        let near = self.looks.iter().rev().nth(1).zip(newest);
-        if near.is_some_and(|((before, _), (last, _))| last.since(*before) < self.spacing) {
+        let mut newest = self.looks.iter().rev().map(|(at, _)| *at);
+        if let (Some(last), Some(before)) = (newest.next(), newest.next())
+            && last.since(before) < self.spacing
+        {
             self.looks.pop_back();
         }
         if self.looks.len() == KEPT {

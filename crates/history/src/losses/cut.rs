@@ -52,27 +52,15 @@ impl<'a> Cut<'a> {
             let last = outlived.filter(|effect| effect.version.is_some()).max_by_key(|effect| effect.version);
             let Some(last) = last else { continue };
             let removal = keys.removals(key, &last, &epoch).min_by_key(|removal| removal.call);
-            let effect = |operation: &'a Operation| Effect {
-                operation,
-                by: operation.end,
-                there: operation.call,
-                version: None,
-            };
-            cut.outlived.extend(removal.map(effect));
+            cut.outlived.extend(removal.map(Effect::by_time));
         }
         cut
     }
 
     /// What is known by counters.
     pub fn add(&mut self, counters: &'a CounterCut) {
-        let effect = |operation: &'a Operation| Effect {
-            operation,
-            by: operation.end,
-            there: operation.call,
-            version: None,
-        };
-        self.lost.extend(counters.lost.iter().map(effect));
-        self.outlived.extend(counters.outlived.iter().map(effect));
+        self.lost.extend(counters.lost.iter().map(Effect::by_time));
+        self.outlived.extend(counters.outlived.iter().map(Effect::by_time));
         self.taken.extend(&counters.taken);
     }
 
@@ -88,8 +76,13 @@ impl<'a> Cut<'a> {
 
     /// The longest time from when a lost one had taken effect to when the last one was called.
     pub fn longest(&self) -> Nanos {
-        let last = self.taken.iter().map(|operation| operation.call).max().unwrap_or_default();
-        self.lost.iter().map(|lost| last.since(lost.by)).max().unwrap_or_default()
+        self.ends().map_or(Nanos(0), |(first, last)| last.call.since(first.by))
+    }
+
+    /// The lost one that had taken effect first, and the write that was called last.
+    fn ends(&self) -> Option<(&Effect<'a>, &'a Operation)> {
+        let last = self.taken.iter().copied().max_by_key(|operation| operation.call);
+        self.lost.iter().min_by_key(|lost| lost.by).zip(last)
     }
 
     /// Judges what a loss took.
@@ -119,9 +112,7 @@ impl<'a> Cut<'a> {
 
     /// No write was taken later than a window after one that is lost.
     fn within(&self, window: Nanos) -> Result<(), Violation> {
-        let last = self.taken.iter().max_by_key(|operation| operation.call);
-        let first = self.lost.iter().min_by_key(|lost| lost.by);
-        if let (Some(first), Some(last)) = (first, last)
+        if let Some((first, last)) = self.ends()
             && first.by + window < last.call
         {
             let rule = "a write is lost though another was taken later than a window after it";

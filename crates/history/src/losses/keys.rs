@@ -19,6 +19,13 @@ pub(super) struct Effect<'a> {
     pub version: Option<Csn>,
 }
 
+impl<'a> Effect<'a> {
+    /// That of an operation of which nothing but its time is known.
+    pub fn by_time(operation: &'a Operation) -> Effect<'a> {
+        Effect { operation, by: operation.end, there: operation.call, version: None }
+    }
+}
+
 /// What came back of a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum State<'a> {

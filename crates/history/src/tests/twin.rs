@@ -6,27 +6,11 @@ use std::ops::Bound;
 
 use proptest::strategy::ValueTree;
 
+use super::draw::{Draw, draws};
 use super::pages::{delete_at, get_at, history, put_at};
 use super::*;
 use crate::violation::Who;
 use crate::{Direction, Item, Page, cycles, scans};
-
-/// One step of a map: any numbers make one.
-#[derive(Clone, Debug)]
-struct Draw {
-    kind: u8,
-    key: u32,
-    pick: u64,
-    before: u64,
-    after: u64,
-    fate: u8,
-}
-
-fn draws(kinds: u8, keys: u32) -> impl Strategy<Value = Vec<Draw>> {
-    let one = (0..kinds, 0..keys, any::<u64>(), 0..35u64, 0..35u64, 0..12u8);
-    let draw = |(kind, key, pick, before, after, fate)| Draw { kind, key, pick, before, after, fate };
-    prop::collection::vec(one.prop_map(draw), 1..9)
-}
 
 /// What is there of each key: the number of the value, and its version.
 type There = BTreeMap<u32, [u64; 2]>;
@@ -311,7 +295,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
     #[test]
-    fn what_a_map_did_is_accepted_by_all(draws in draws(10, 3)) {
+    fn what_a_map_did_is_accepted_by_all(draws in draws(10, 3, 12, 9)) {
         let history = Run::of(&draws).history();
         prop_assert_eq!(scans::judge(&history), Ok(()));
         prop_assert_eq!(agree(&history)?[0], true);
@@ -319,7 +303,7 @@ proptest! {
     }
 
     #[test]
-    fn of_what_no_map_did_all_say_the_same(draws in draws(10, 3), changes in draws(10, 3)) {
+    fn of_what_no_map_did_all_say_the_same(draws in draws(10, 3, 12, 9), changes in draws(10, 3, 12, 9)) {
         let run = Run::of(&draws);
         let changed = changes.iter().take(3).fold(run, |run, change| run.mutated(change));
         agree(&changed.history())?;
@@ -327,7 +311,7 @@ proptest! {
 
     /// Two keys and few kinds: most are on the way of the others.
     #[test]
-    fn of_few_keys_all_say_the_same(draws in draws(7, 2), change in draws(10, 2)) {
+    fn of_few_keys_all_say_the_same(draws in draws(7, 2, 12, 9), change in draws(10, 2, 12, 9)) {
         agree(&Run::of(&draws).mutated(&change[0]).history())?;
     }
 }
@@ -336,7 +320,7 @@ proptest! {
 #[test]
 fn what_is_drawn_is_of_all_kinds() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
-    let mut draw = || draws(10, 3).new_tree(&mut runner).expect("drawn").current();
+    let mut draw = || draws(10, 3, 12, 9).new_tree(&mut runner).expect("drawn").current();
     let [mut legal, mut illegal, mut open, mut cycles_found] = [0; 4];
     for _ in 0..4_000 {
         let (run, change) = (Run::of(&draw()), draw());

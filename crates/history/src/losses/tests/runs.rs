@@ -6,26 +6,10 @@ use std::ops::Bound;
 use proptest::prelude::*;
 
 use super::*;
+use crate::tests::draw::{Draw, draws};
 use crate::{Direction, Item, Page};
 
 const KEYS: u32 = 3;
-
-/// One step: any numbers make one.
-#[derive(Clone, Debug)]
-struct Draw {
-    kind: u8,
-    key: u32,
-    pick: u64,
-    before: u64,
-    after: u64,
-    fate: u8,
-}
-
-fn draws() -> impl Strategy<Value = Vec<Draw>> {
-    let one = (0..16u8, 0..KEYS, any::<u64>(), 0..35u64, 0..35u64, 0..10u8);
-    let draw = |(kind, key, pick, before, after, fate)| Draw { kind, key, pick, before, after, fate };
-    prop::collection::vec(one.prop_map(draw), 1..40)
-}
 
 /// What took effect: on which key, what is there since, and which operation it was.
 #[derive(Clone, Copy, Debug)]
@@ -200,7 +184,10 @@ proptest! {
 
     /// Whether anybody looks at all keys after each loss or not.
     #[test]
-    fn what_a_map_does_that_loses_its_last_writes_is_believed(draws in draws(), looks in any::<bool>()) {
+    fn what_a_map_does_that_loses_its_last_writes_is_believed(
+        draws in draws(16, KEYS, 10, 40),
+        looks in any::<bool>(),
+    ) {
         let run = Run::of(&draws, looks, false);
         let report = run.judged();
         prop_assert_eq!(report.history.violation, None, "{:?}", run);
@@ -209,7 +196,7 @@ proptest! {
 
     /// If somebody looks at all keys after each loss.
     #[test]
-    fn a_gap_in_what_came_back_is_found(draws in draws()) {
+    fn a_gap_in_what_came_back_is_found(draws in draws(16, KEYS, 10, 40)) {
         let run = Run::of(&draws, true, true);
         prop_assert!(!run.guilty || run.judged().history.violation.is_some(), "{:?}", run);
     }
