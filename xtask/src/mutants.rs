@@ -347,6 +347,17 @@ const MUTANTS: &[(&str, Finder)] = &[
         "LeaveHidden",
         Test("longarm-index", "hash::tests::images::what_was_acknowledged_or_seen_outlives_a_loss_of_power"),
     ),
+    ("ForgetLines", Test("longarm-engine", LIVES)),
+    ("SealLines", Test("longarm-engine", LIVES)),
+    ("ForgetGeometry", Test("longarm-engine", LIVES)),
+    (
+        "MoveUnnoted",
+        Test(
+            "longarm-engine",
+            "tests::lives::an_entry_that_moves_in_a_full_pair_outlives_a_loss_of_power_at_every_store",
+        ),
+    ),
+    ("DrawAgain", Test("longarm-engine", LIVES)),
     ("ListFirst", Test("longarm-backup", BETWEEN_STEPS)),
     ("LetGoUncopied", Test("longarm-backup", BETWEEN_STEPS)),
     ("TakeBeyond", Test("longarm-backup", "tests::model::what_is_above_its_version_is_left_out")),
@@ -355,6 +366,9 @@ const MUTANTS: &[(&str, Finder)] = &[
         Test("longarm-server", "backup::tests::a_segment_waits_for_a_backup_no_longer_than_it_may"),
     ),
 ];
+
+/// Lives in persistent memory that end at any store.
+const LIVES: &str = "tests::lives::what_was_acknowledged_is_there_after_any_loss_of_power";
 
 /// What happens at any three steps of a backup.
 const BETWEEN_STEPS: &str = "tests::model::\

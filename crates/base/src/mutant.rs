@@ -277,6 +277,16 @@ pub enum Mutant {
     SkipWiped,
     /// Records that a loss of power left hidden stay so (decision 48).
     LeaveHidden,
+    /// The line of a segment in persistent memory is not written back before an entry is in it (M13).
+    ForgetLines,
+    /// The line of a segment in persistent memory changes when the segment is sealed (M13).
+    SealLines,
+    /// A table in persistent memory is used whose place is not persistent (M13).
+    ForgetGeometry,
+    /// An entry that is moved in a full pair is not noted before its slot is emptied (M13).
+    MoveUnnoted,
+    /// A server that goes on from persistent memory draws versions from where the tables end (M13).
+    DrawAgain,
     /// A backup reads which segments there are before it has the version that it is of (M16).
     ListFirst,
     /// A backup lets go of a segment before it is copied (M16).

@@ -51,6 +51,14 @@ pub enum DiskError {
         /// The file.
         path: PathBuf,
     },
+    /// The directory is of a server that serves from persistent memory, or of one that does not.
+    #[error("{path} is of a server that serves from {from}: start it as before, or name another directory")]
+    OtherForm {
+        /// A file of the directory.
+        path: PathBuf,
+        /// What that server serves from, and by which options.
+        from: &'static str,
+    },
     /// Another process has it open.
     #[error("{path} is in use by another process: a server runs on this directory already")]
     InUse {

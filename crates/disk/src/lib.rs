@@ -31,7 +31,7 @@ pub use error::DiskError;
 pub use file::FileMedium;
 pub use medium::Medium;
 pub use note::{Note, covers};
-pub use persistent::{MediumKind, PersistentMedium};
+pub use persistent::{MediumKind, PersistentMedium, persistent_region};
 pub use scribe::{Mark, Scribe};
 pub use sectors::{Fault, SectorMedium};
 pub use table::Line;

@@ -8,7 +8,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use longarm_memory::{Mapped, OwnedWords, Persistence, Words, map_persistent};
+use longarm_memory::{Mapped, OwnedWords, Persistence, Region, Words, map_persistent};
 
 use crate::error::DiskError;
 use crate::file::FileMedium;
@@ -47,6 +47,20 @@ impl PersistentMedium {
             return Err(DiskError::NotPersistent { path });
         }
         Ok(PersistentMedium { memory, persistence, path, _file: file })
+    }
+}
+
+/// The region that this file is, to be served from. If it is none that outlives a loss of power it is
+/// refused, unless an ordinary file may stand for it. Its lock goes with the region.
+pub fn persistent_region(file: &FileMedium, or_file: bool) -> Result<(Region, Persistence), DiskError> {
+    let path = file.path();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    // The descriptor is of the same open file, and so of the same lock.
+    let region = file.file().try_clone().and_then(|own| Region::persistent(&name, own, file.bytes()));
+    let (region, persistence) = region.map_err(|error| DiskError::io("map", path, error))?;
+    match persistence {
+        Persistence::Process if !or_file => Err(DiskError::NotPersistent { path: path.to_path_buf() }),
+        _ => Ok((region, persistence)),
     }
 }
 

@@ -9,17 +9,18 @@ use longarm_base::limits::SEGMENT_BYTES;
 use longarm_base::{Csn, EntryRef, Nanos, Term, UnixMillis};
 use longarm_host::Pause;
 use longarm_index::control::Control;
-use longarm_index::hash::{Discipline, Found, LockedPair, NoRoom, Owner, Record, SlotKind};
+use longarm_index::hash::{Discipline, Found, Full, LockedPair, NoRoom, Owner, Record, SlotKind};
 use longarm_memory::{Budget, Hash, OwnedWords, SumKey};
 use longarm_store::progress::ProgressWords;
-use longarm_store::{Draft, Store, StoreOptions, Writer};
+use longarm_store::{CreateStoreError, Draft, Store, StoreOptions, Writer};
 
 use crate::commit::{Commit, Replicated};
 use crate::counts::EngineCounts;
 use crate::entries::Arena;
-use crate::index::index_of;
+use crate::index::{index_options, publisher};
 use crate::options::{CreateEngineError, EngineOptions, Eviction};
 use crate::outcome::Short;
+use crate::persistent::root::Root;
 use crate::reclaim::deletes::Deletes;
 use crate::reclaim::marks::ClockBits;
 use crate::shortage::Shortage;
@@ -65,6 +66,8 @@ pub struct Engine<M: OwnedWords> {
     over: AtomicU64,
     /// The shortage of memory, if there is one.
     pub shortage: Shortage,
+    /// The root of its memory, if that is persistent.
+    pub root: Option<Arc<Root<M>>>,
 }
 
 /// What is known of a key's record under the lock.
@@ -90,16 +93,32 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
         budget: Arc<Budget>,
         options: EngineOptions,
     ) -> Result<Engine<M>, CreateEngineError> {
-        let store = store_of(arena, budget.clone(), sums.clone(), &options)?;
+        Engine::laid_out(None, index, arena, control, sums, budget, options)
+    }
+
+    /// The same; in persistent memory, with a root.
+    pub(crate) fn laid_out(
+        root: Option<Arc<Root<M>>>,
+        index: M,
+        arena: M,
+        control: Control<M>,
+        sums: SumKey,
+        budget: Arc<Budget>,
+        options: EngineOptions,
+    ) -> Result<Engine<M>, CreateEngineError> {
+        let store_options = store_options(&budget, &options, root.is_some());
+        let store = store_of(arena, budget.clone(), sums.clone(), store_options)?;
         let arena = Arena { memory: store.memory().clone() };
         let found_items = options.found_items.min(store.adopted_rooms());
         let room = EngineOptions { found_items, ..options.clone() };
         // An arena filled by another leader leaves an index its room.
         let charged = if options.term.is_some() { budget.used() } else { 0 };
         budget.give(charged);
-        let index = index_of(index, arena, control, sums, budget.clone(), &room)?;
+        let publish = publisher(control, root.clone());
+        let index = Owner::create(index, arena, sums, budget.clone(), index_options(&room), publish)
+            .map_err(|Full| CreateEngineError::index(&room, &budget))?;
         budget.take_anyway(charged);
-        Ok(Engine::over(index, store, budget, options))
+        Ok(Engine { root, ..Engine::over(index, store, budget, options) })
     }
 
     pub(crate) fn over(
@@ -131,20 +150,16 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
             ttl_used: AtomicBool::new(false),
             over: AtomicU64::new(0),
             shortage: Shortage::default(),
+            root: None,
         }
     }
 }
 
-/// The store of an engine with these options.
-pub(crate) fn store_of<M: OwnedWords>(
-    arena: M,
-    budget: Arc<Budget>,
-    sums: SumKey,
-    options: &EngineOptions,
-) -> Result<Store<M>, CreateEngineError> {
+/// The options of the store of an engine with these options.
+pub(crate) fn store_options(budget: &Budget, options: &EngineOptions, persistent: bool) -> StoreOptions {
     let pool = (budget.limit() / SEGMENT_BYTES / POOL_SHARE).min(POOL_MOST) as u32;
     let (usual, records) = (StoreOptions::default(), u32::from(options.term.is_some()));
-    let store_options = StoreOptions {
+    StoreOptions {
         streams: options.workers + 1,
         quarantine: options.quarantine,
         term: options.term.unwrap_or(Term::ZERO),
@@ -152,11 +167,21 @@ pub(crate) fn store_of<M: OwnedWords>(
         reserve: usual.reserve + records,
         records,
         pool: usual.pool.max(pool),
-    };
-    Ok(match options.term {
-        None => Store::create(arena, budget, store_options, sums)?,
-        Some(_) => Store::adopt(arena, budget, store_options, sums)?,
-    })
+        persistent,
+    }
+}
+
+/// The store with these options: empty, or in a term over what the arena holds.
+pub(crate) fn store_of<M: OwnedWords>(
+    arena: M,
+    budget: Arc<Budget>,
+    sums: SumKey,
+    options: StoreOptions,
+) -> Result<Store<M>, CreateStoreError> {
+    match options.term {
+        Term::ZERO => Store::create(arena, budget, options, sums),
+        _ => Store::adopt(arena, budget, options, sums),
+    }
 }
 
 impl<M: OwnedWords> Engine<M> {
@@ -219,7 +244,11 @@ impl<M: OwnedWords> Engine<M> {
     /// ascend.
     pub fn next_csn(&self) -> Csn {
         // AcqRel: as in `csn`.
-        Csn(self.csn.fetch_add(1, Ordering::AcqRel) + 1)
+        let csn = Csn(self.csn.fetch_add(1, Ordering::AcqRel) + 1);
+        if let Some(root) = &self.root {
+            root.allow(csn);
+        }
+        csn
     }
 
     /// The hash of a key.

@@ -1,24 +1,17 @@
-//! Creates the index of an engine, empty.
+//! The index of an engine, by the engine's options.
 
 use std::sync::Arc;
 
 use longarm_index::control::Control;
-use longarm_index::hash::{self, Owner, SlotKind};
-use longarm_memory::{Budget, OwnedWords, SumKey};
+use longarm_index::hash::{self, Geometry, SlotKind};
+use longarm_memory::OwnedWords;
 
-use crate::entries::Arena;
-use crate::options::{CreateEngineError, EngineOptions};
+use crate::options::EngineOptions;
+use crate::persistent::root::Root;
 
-/// Creates an empty index by these options; every geometry is published on the control page.
-pub(crate) fn index_of<M: OwnedWords + Clone + 'static>(
-    memory: M,
-    arena: Arena<M>,
-    control: Control<M>,
-    sums: SumKey,
-    budget: Arc<Budget>,
-    options: &EngineOptions,
-) -> Result<Owner<M, Arena<M>>, CreateEngineError> {
-    let index_options = hash::Options {
+/// The options of the index.
+pub(crate) fn index_options(options: &EngineOptions) -> hash::Options {
+    hash::Options {
         slots: options.slots,
         discipline: options.discipline,
         expected_items: options.expected_items,
@@ -26,9 +19,19 @@ pub(crate) fn index_of<M: OwnedWords + Clone + 'static>(
         populate: options.populate,
         hash_key: options.hash_key,
         places: options.term.is_some() && options.slots == SlotKind::Inline64,
-    };
-    let publish = move |geometry: &hash::Geometry| control.publish(geometry);
-    let limit = budget.limit();
-    Owner::create(memory, arena, sums, budget, index_options, publish)
-        .map_err(|hash::Full| CreateEngineError::Index { expected: options.expected_items, memory: limit })
+    }
+}
+
+/// Publishes every geometry on the control page. In persistent memory it is persistent first, since clients
+/// may read, and the owner write, what it names as soon as it is published.
+pub(crate) fn publisher<M: OwnedWords + 'static>(
+    control: Control<M>,
+    root: Option<Arc<Root<M>>>,
+) -> impl Fn(&Geometry) + Send + Sync + 'static {
+    move |geometry| {
+        if let Some(root) = &root {
+            root.publish(geometry);
+        }
+        control.publish(geometry);
+    }
 }

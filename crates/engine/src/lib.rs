@@ -6,6 +6,7 @@
 //! - `write` judges every write in one way; [`Commit`] says when it takes effect. `get` reads for clients
 //!   whose one-sided READs cannot settle a GET. `session` has each operation run once.
 //! - `reclaim` gives memory back. `recover` makes an engine of an arena that another leader filled.
+//! - `persistent` goes on from memory that outlived its process, by way of the root in it.
 //! - `stream`, `stripes`: the entries that a group's leader has written and not applied yet.
 //!
 //! The engine has no thread, no clock and no fabric. Time is an argument, and the caller that replicates an
@@ -21,6 +22,7 @@ mod index;
 mod newest;
 mod options;
 mod outcome;
+pub mod persistent;
 pub mod reclaim;
 pub mod recover;
 pub mod session;
@@ -42,6 +44,7 @@ pub use engine::{Current, Engine};
 pub use entries::Arena;
 pub use options::{CreateEngineError, EngineOptions, Eviction};
 pub use outcome::{Outcome, Short};
+pub use persistent::{PersistentMemory, ReopenEngineError};
 pub use shortage::Shortage;
 pub use stream::Stream;
 pub use timestamps::Timestamps;

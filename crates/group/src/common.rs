@@ -10,18 +10,22 @@ use longarm_engine::reclaim::Unaccounted;
 use longarm_engine::recover::{Recovered, Standby};
 use longarm_engine::session::{Sessions, ToldAges};
 use longarm_engine::stream::{Stream, StreamPosition};
-use longarm_engine::{Engine, EngineOptions, Eviction, Timestamps};
+use longarm_engine::{Engine, EngineOptions, Eviction, PersistentMemory, ReopenEngineError, Timestamps};
 use longarm_host::random;
 use longarm_index::control::Control;
-use longarm_index::hash::{Discipline, SlotKind};
+use longarm_index::hash::{Discipline, Reopened, SlotKind};
 use longarm_memory::{Budget, Mapped, OwnedWords, Region, SumKey};
 use longarm_wire::GroupTimes;
 
 use crate::clock::Clock;
 use crate::durable::gate::DiskGate;
+use crate::durable::options::{Durability, medium_name};
+use crate::durable::served::PersistentData;
+use crate::keys::Keys;
 use crate::log::{Log, Notice};
 use crate::options::{GroupOptions, StartError};
 use crate::pulse::Pulse;
+use crate::stats::DiskStats;
 
 /// What the quarantine is longer by, for the granularity of clocks and scheduling.
 const MARGIN: Duration = Duration::from_millis(10);
@@ -105,15 +109,6 @@ pub struct Lent {
     pub progress: Option<Arc<Region>>,
 }
 
-/// The keys of an engine's checksums and hashes.
-#[derive(Clone, Copy)]
-pub struct Keys {
-    /// The key of the checksums.
-    pub sum: u64,
-    /// The key of the hashes.
-    pub hash: u64,
-}
-
 /// The times that all replicas of a group have alike.
 pub(crate) fn group_times(group: &GroupOptions, core: &CoreOptions) -> GroupTimes {
     GroupTimes { promise: group.timing.promise, keep: core.keep() }
@@ -173,6 +168,8 @@ pub struct Core {
     pub withheld: AtomicU64,
     /// The disk behind the memory, if there is one.
     pub disk: Option<Arc<DiskGate>>,
+    /// The memory that outlives this core, if it is such memory.
+    data: Option<PersistentData>,
     clock: Clock,
     life: Life,
 }
@@ -208,6 +205,55 @@ impl Core {
     pub fn alone(options: CoreOptions, lent: Arc<Lent>, boot: u64, keys: Keys) -> Result<Core, StartError> {
         let engine = engine(&options, &lent, keys.sum, options.engine(keys.hash, None))?;
         Ok(Core::new(options, Clock::start(UnixMillis(0)), lent, boot, keys.sum, engine))
+    }
+
+    /// The core of a server without replicas over memory that is persistent: over what its last life left,
+    /// which the report is of, or over fresh memory.
+    pub fn persistent(
+        options: CoreOptions,
+        lent: Arc<Lent>,
+        boot: u64,
+        data: PersistentData,
+    ) -> Result<(Core, Option<Reopened>), ReopenEngineError> {
+        let (keys, sums) = (data.keys, SumKey::new(data.keys.sum));
+        let control = Control::of(lent.control.memory().clone(), sums.clone());
+        let [root, index, arena] = [&data.root, &data.index, &data.arena].map(|it| it.memory().clone());
+        let budget = Arc::new(Budget::new(options.memory));
+        let memory = PersistentMemory { root, index, arena };
+        let (engine, found) =
+            Engine::persistent(memory, control, sums, budget, options.engine(keys.hash, None))?;
+        let calendar = engine.root.as_ref().expect("persistent memory has a root").calendar();
+        let core = Core::new(options, Clock::start(calendar), lent, boot, keys.sum, engine);
+        Ok((Core { data: Some(data), ..core }, found))
+    }
+
+    /// Lets the present time be told to clients, where that must be persistent. One thread calls it, twice a
+    /// second at least.
+    pub fn keep_calendar(&self, times: Timestamps) {
+        if let Some(root) = &self.engine.root {
+            root.keep_calendar(times.unix);
+        }
+    }
+
+    /// The figures of what outlives the memory, or of memory that outlives its process.
+    pub fn disk_stats(&self) -> Option<DiskStats> {
+        let persistent = |data: &PersistentData| {
+            let on = Some(data.persistence);
+            DiskStats {
+                durability: Durability::Sync.name_on(on),
+                medium: medium_name(on),
+                ..Default::default()
+            }
+        };
+        let disk = self.disk.as_ref().map(|disk| disk.stats());
+        disk.or_else(|| self.data.as_ref().map(persistent))
+    }
+
+    /// Ends the life of persistent memory in order: no thread writes any more.
+    pub fn end_life(&self) {
+        if let Some(root) = &self.engine.root {
+            root.end(self.engine.csn(), self.timestamps().unix);
+        }
     }
 
     /// The core of a group's leader, over the start set of its term, with its standby index, if it has one.
@@ -262,6 +308,7 @@ impl Core {
             beats: AtomicU64::new(0),
             withheld: AtomicU64::new(0),
             disk: None,
+            data: None,
             life: Life {
                 phase: AtomicU8::new(Phase::Serving as u8),
                 deadline: AtomicU64::new(u64::MAX),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use longarm_base::{Nanos, ReplicaId};
 use longarm_disk::DiskError;
-use longarm_engine::CreateEngineError;
+use longarm_engine::{CreateEngineError, ReopenEngineError};
 use longarm_fabric::{Address, Member, RegionFailure, SetupError};
 use longarm_replica::{Group, Timing};
 
@@ -132,6 +132,17 @@ pub enum StartError {
         dir: String,
         /// What is wrong with it, and what to do.
         text: String,
+    },
+    /// The memory of an earlier life cannot be gone on from.
+    #[error(
+        "{dir} is of no use: {error}; put back a copy of the directory, or name an empty one to begin \
+         without data"
+    )]
+    Reopen {
+        /// The directory.
+        dir: String,
+        /// What is wrong with it.
+        error: ReopenEngineError,
     },
     /// The file of the arena cannot be used.
     #[error("{0}")]

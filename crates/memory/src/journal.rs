@@ -6,7 +6,7 @@
 //! must be an answer that some *atomic* look within that interval would have given; that is what "no torn
 //! READ is accepted" means, and the tests of every structure check exactly it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use longarm_base::limits::LINE;
 
@@ -234,76 +234,5 @@ impl OwnedWords for Journal {
 
     fn fence(&self) {
         self.state.lock().expect("journal").events.push(JournalEvent::Fence);
-    }
-}
-
-/// A part of journalled memory: structures that each have one tell the order of all their stores.
-#[derive(Clone)]
-pub struct JournalPart {
-    journal: Arc<Journal>,
-    start: u64,
-    bytes: u64,
-}
-
-impl JournalPart {
-    /// The `bytes` bytes from `start` on.
-    pub fn new(journal: &Arc<Journal>, start: u64, bytes: u64) -> JournalPart {
-        assert!(start.is_multiple_of(LINE) && start + bytes <= journal.bytes());
-        JournalPart { journal: journal.clone(), start, bytes }
-    }
-
-    /// Every distinct outcome of a READ of this part, as [`Journal::cuts`].
-    pub fn cuts(&self, at: u64, len: usize, from: usize, to: usize) -> Vec<Cut> {
-        self.journal.cuts(self.place(at, len as u64), len, from, to)
-    }
-
-    /// Where a range of this part begins in the whole.
-    fn place(&self, at: u64, len: u64) -> u64 {
-        assert!(at + len <= self.bytes, "{len} bytes at {at} are not within {}", self.bytes);
-        self.start + at
-    }
-}
-
-impl Words for JournalPart {
-    fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    fn load(&self, at: u64) -> u64 {
-        self.journal.load(self.place(at, 8))
-    }
-
-    fn copy_out(&self, at: u64, into: &mut [u8]) {
-        self.journal.copy_out(self.place(at, into.len() as u64), into);
-    }
-}
-
-impl OwnedWords for JournalPart {
-    fn store(&self, at: u64, word: u64) {
-        self.journal.store(self.place(at, 8), word);
-    }
-
-    fn compare_exchange(&self, at: u64, expected: u64, new: u64) -> Result<(), u64> {
-        self.journal.compare_exchange(self.place(at, 8), expected, new)
-    }
-
-    fn fetch_add(&self, at: u64, more: u64) -> u64 {
-        self.journal.fetch_add(self.place(at, 8), more)
-    }
-
-    fn copy_in(&self, at: u64, bytes: &[u8]) {
-        self.journal.copy_in(self.place(at, bytes.len() as u64), bytes);
-    }
-
-    fn discard(&self, at: u64, len: u64) {
-        self.journal.discard(self.place(at, len), len);
-    }
-
-    fn flush(&self, at: u64, len: u64) {
-        self.journal.flush(self.place(at, len), len);
-    }
-
-    fn fence(&self) {
-        self.journal.fence();
     }
 }

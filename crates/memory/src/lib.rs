@@ -17,6 +17,7 @@
 
 mod budget;
 mod bytes;
+mod cached;
 mod checksum;
 mod copied;
 mod counted;
@@ -25,6 +26,7 @@ mod journal;
 mod mapped;
 #[cfg(feature = "recycle")]
 mod marks;
+mod part;
 mod persistent;
 mod prefetch;
 mod region;
@@ -32,14 +34,16 @@ mod words;
 
 pub use budget::Budget;
 pub use bytes::{bytes_equal, short_equal};
+pub use cached::{Cached, PowerLost};
 pub use checksum::{Hash, HashKey, SumKey};
 pub use copied::CopiedWords;
 pub use counted::{Counted, PersistentWrites};
 pub use image::Images;
-pub use journal::{Cut, Journal, JournalPart};
+pub use journal::{Cut, Journal};
 #[cfg(feature = "recycle")]
 pub use mapped::recycle::recycling;
 pub use mapped::{HUGE_PAGE, Mapped, ReadOnly};
+pub use part::{JournalPart, Part};
 pub use persistent::{Persistence, map_persistent};
 pub use prefetch::prefetch;
 pub use region::{Backing, Region, RegionError, RegionOptions};

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
 use crate::mapped::{Mapped, Mapping};
-use crate::region::SMALL_PAGE;
+use crate::region::{Region, SMALL_PAGE};
 
 /// What a file that is mapped outlives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,4 +38,14 @@ pub fn map_persistent(file: &File, bytes: u64) -> std::io::Result<(Mapped, Persi
     // caller's word.
     let mapping = unsafe { Mapping::new(base.cast(), len, SMALL_PAGE, false) };
     Ok((Mapped(std::sync::Arc::new(mapping)), persistence))
+}
+
+impl Region {
+    /// A region over a file of so many bytes, all of which it has, as [`map_persistent`] maps it. Its pages
+    /// stay: what is discarded is zeroed, so that a full disk is met before anything is stored.
+    pub fn persistent(name: &str, file: File, bytes: u64) -> std::io::Result<(Region, Persistence)> {
+        let (memory, persistence) = map_persistent(&file, bytes)?;
+        memory.pin();
+        Ok((Region::over(name, file.into(), memory), persistence))
+    }
 }

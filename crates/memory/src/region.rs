@@ -163,6 +163,11 @@ impl Region {
         Region { name, file, memory: Mapped(Arc::new(mapping)), page: pages.bytes() }
     }
 
+    /// A region over a file that is mapped already, with small pages.
+    pub(crate) fn over(name: &str, file: OwnedFd, memory: Mapped) -> Region {
+        Region { name: name.into(), file: Some(Arc::new(file)), memory, page: SMALL_PAGE }
+    }
+
     /// Maps a file that a peer created and passed to us, to write into it. It must be sealed against
     /// shrinking, else the peer could kill this process by truncating it.
     pub fn open_writable(file: OwnedFd, bytes: u64) -> Result<Mapped, RegionError> {

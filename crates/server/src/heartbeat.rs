@@ -15,6 +15,7 @@ pub(crate) fn run(core: &Arc<Core>, pause: &Pause) {
     let mut liveness = Liveness::new(core);
     loop {
         let times = core.timestamps();
+        core.keep_calendar(times);
         if liveness.made(core, times.now) {
             core.vouch(times.now, times);
         }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use longarm_base::limits::{self, LOSS_WINDOW_MAX, LOSS_WINDOW_MIN};
+use longarm_disk::MediumKind;
 use longarm_engine::Eviction;
 use longarm_fabric::tcp::Tls;
 use longarm_fabric::verbs::Verbs;
@@ -40,7 +41,8 @@ pub struct ServerOptions {
     /// Kind of index slots.
     pub slots: SlotKind,
     /// How the index replaces records. Out of place it is as persistent memory wants it (decision 48), of a
-    /// server of its own without `ordered` and `data`.
+    /// server of its own without `ordered`; with `data` in persistent memory the server serves from there
+    /// (decision 52).
     pub discipline: Discipline,
     /// Items that the index has room for before it first grows.
     pub expected_items: u64,
@@ -83,7 +85,7 @@ pub struct ServerOptions {
     /// `max_clients` may be connected to each.
     pub groups: Vec<GroupOptions>,
     /// Where a server of its own keeps its data, if it does: it is a group of one replica then, as with
-    /// `ordered`.
+    /// `ordered`, unless it serves from persistent memory.
     pub data: Option<DataOptions>,
     /// Receives the events of the server, one line each.
     pub log: Log,
@@ -150,7 +152,16 @@ impl ServerOptions {
 
     /// Whether it is a server of its own that is a group of one replica: it keeps an ordered index, or data.
     pub(crate) fn is_group_of_one(&self) -> bool {
-        (self.ordered || self.data.is_some()) && self.groups.is_empty()
+        let keeps = self.ordered || self.data.is_some();
+        keeps && self.groups.is_empty() && self.served_from().is_none()
+    }
+
+    /// The persistent memory from which a server of its own serves, if it does: its tables are out of place
+    /// there.
+    pub(crate) fn served_from(&self) -> Option<&DataOptions> {
+        let data = self.data.as_ref().filter(|_| self.groups.is_empty() && !self.ordered)?;
+        let is_memory = matches!(data.medium, MediumKind::PersistentMemory { .. });
+        (is_memory && self.discipline == Discipline::OutOfPlace).then_some(data)
     }
 
     /// The proof that this node gives to other replicas.
@@ -216,10 +227,28 @@ impl ServerOptions {
             let text = "the replicas of a cluster do not keep their data on disks yet";
             return wrong("data", text.into());
         }
+        if let Some(data) = self.served_from() {
+            if self.registers() {
+                let text = "a NIC cannot know persistent memory of a file system: with `index_updates` \
+                            out-of-place and `data` clients come by shm or tcp";
+                return wrong("addresses", text.into());
+            }
+            if data.vault.is_some() {
+                return wrong(
+                    "vault_dir",
+                    "a server that serves from persistent memory promises nothing".into(),
+                );
+            }
+            if data.accept_damage {
+                let text = "of a server that serves from persistent memory there is no second copy: put back \
+                            a copy of the directory";
+                return wrong("accept_damage", text.into());
+            }
+        }
         let replicated = !self.groups.is_empty() || self.is_group_of_one();
         if replicated && self.discipline == Discipline::OutOfPlace {
-            let text =
-                "it is in place in a group, with `ordered` and with `data`: there each item is an entry";
+            let text = "it is in place in a group, with `ordered`, and with `data` that is not in persistent \
+                        memory: there each item is an entry";
             return wrong("discipline", text.into());
         }
         if replicated && self.keep_sessions > KEEP_SESSIONS_MAX {

@@ -17,8 +17,7 @@ use longarm_store::segment::layout::arena_bytes;
 use longarm_wire::ARENA_REGION;
 
 use crate::options::{Pages, ServerOptions};
-use longarm_group::Lent;
-use longarm_group::StartError;
+use longarm_group::{Lent, PersistentData, StartError};
 
 /// The largest index, in memory limits: if every item is small, old and new tables exist side by side while
 /// it grows.
@@ -32,6 +31,12 @@ pub(crate) fn create(options: &ServerOptions) -> Result<Lent, StartError> {
     let lent = sized(options)?;
     [&lent.control, &lent.index, &lent.arena].into_iter().for_each(|region| keep_pages(options, region));
     Ok(lent)
+}
+
+/// The regions of a server that serves from persistent memory.
+pub(crate) fn persistent(data: &PersistentData) -> Result<Lent, StartError> {
+    let control = create_one("longarm-control", CONTROL_BYTES, Backing::Memory)?;
+    Ok(Lent { control, index: data.index.clone(), arena: data.arena.clone(), progress: None })
 }
 
 /// Where a NIC will know a region, its pages stay from now on. No other thread has it yet.

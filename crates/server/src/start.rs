@@ -8,10 +8,12 @@ use longarm_base::Nanos;
 use longarm_fabric::tcp::Tcp;
 use longarm_fabric::{Address, Any, Grant, ListenOptions, Listener, QueuePair, Transport};
 use longarm_group::{
-    CONNECTIONS_MAX, Contents, Core, GroupOptions, GroupStats, Keys, Lent, Seldom, StartError, spawn,
+    CONNECTIONS_MAX, Contents, Core, DataOptions, GroupOptions, GroupStats, Keys, Lent, PersistentData,
+    Seldom, StartError, spawn,
 };
 use longarm_host::{Pause, Thread, now, random, sleep};
 use longarm_index::control::ServerState;
+use longarm_store::segment::layout::arena_bytes;
 
 use crate::accept::Acceptor;
 use crate::endpoint::{GroupEndpoint, Serving};
@@ -87,6 +89,9 @@ impl Server {
             let options = ServerOptions { groups, ..options };
             return Server::replicas(transport, &options, ReplicasOf::ServerAlone);
         }
+        if let Some(data) = options.served_from() {
+            return Server::persistent(transport, options.clone(), data);
+        }
         // The boot number, and keys that cannot be guessed.
         let [boot, sum_key, hash_key] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
         let lent = Arc::new(regions::create(&options)?);
@@ -102,12 +107,38 @@ impl Server {
         keys: Keys,
     ) -> Result<Server, StartError> {
         let core = Core::alone(options.core(), lent, boot, keys)?;
+        Server::over(transport, options, core)
+    }
+
+    /// A server of its own over memory that outlives it.
+    fn persistent<T: Transport>(
+        transport: &T,
+        options: ServerOptions,
+        data: &DataOptions,
+    ) -> Result<Server, StartError> {
+        let [boot] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
+        let begun = now();
+        let (dir, arena) = (data.dir.display().to_string(), arena_bytes(options.memory));
+        let data = PersistentData::open(&data.dir, data.medium, options.memory, arena)?;
+        let lent = Arc::new(regions::persistent(&data)?);
+        let reopened = Core::persistent(options.core(), lent, boot, data);
+        let (core, found) = reopened.map_err(|error| StartError::Reopen { dir: dir.clone(), error })?;
+        if let Some(found) = found {
+            let ms = now().since(begun).0 / 1_000_000;
+            core.log(&format!("{dir}: goes on with {} items in persistent memory ({ms} ms)", found.items));
+        }
+        Server::over(transport, options, core)
+    }
+
+    /// A server of its own with this core.
+    fn over<T: Transport>(transport: &T, options: ServerOptions, core: Core) -> Result<Server, StartError> {
         let shared = Arc::new(Shared::new(options, Arc::new(core), OfReplica::default()));
         let endpoint = Arc::new(GroupEndpoint::new(None, None));
         let listeners = listen(transport, &shared.options, &lend(&shared.core.lent))?;
         let addresses = addresses(&listeners);
         shared.addresses.set(addresses.clone()).expect("a server starts once");
         let times = shared.core.timestamps();
+        shared.core.keep_calendar(times);
         shared.core.control.beat(times.now, times.unix);
         shared.core.control.set_state(ServerState::Serving);
         let Started { threads, inboxes, .. } = term::start(&shared, None)?;

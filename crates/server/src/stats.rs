@@ -262,7 +262,7 @@ impl Shared {
             index_updates: engine.options.discipline.name(),
             group: self.standing().map(|standing| standing.stats()),
             ordered: self.ordered().map(OrderedIndexStats::from),
-            disk: core.disk.as_ref().map(|disk| disk.stats()),
+            disk: core.disk_stats(),
             store: self.store_stats(),
             memory_used: engine.budget.used(),
             memory_limit: engine.budget.limit(),

@@ -66,6 +66,9 @@ impl Server {
                 heart_pause.stop();
                 panicked += join(heart.take());
                 panicked += threads.end(deadline.max(shared.core.timestamps().now + LAST_WORD));
+                if panicked == 0 {
+                    shared.core.end_life();
+                }
                 StopReport { clients, drained, panicked }
             }
             Body::Replicas(replicas) => {

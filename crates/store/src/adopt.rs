@@ -28,7 +28,7 @@ use longarm_memory::{Budget, OwnedWords, SumKey};
 
 use crate::object::{Entry, layout};
 use crate::segment::layout::segment_at;
-use crate::segment::{ArenaGeometry, Ledger, Line, Phase, read_table, write_line};
+use crate::segment::{ArenaGeometry, Ledger, Line, Phase, read_table};
 use crate::settled::Rooms;
 use crate::store::check_shape;
 use crate::written::{Scratch, TOGETHER, fetch_ahead, together, written};
@@ -83,7 +83,7 @@ impl<M: OwnedWords> Store<M> {
             tally.drafted();
         }
         for (segment, line) in freed {
-            write_line(&store.memory, &store.sums, segment, &line);
+            store.put_line(segment, &line);
         }
         store.adopted = adopted.into();
         store.set_stable(stable);
@@ -161,7 +161,7 @@ impl<M: OwnedWords> Store<M> {
             *known
         };
         // The line first, as in `seal`.
-        write_line(&self.memory, &self.sums, segment, &line);
+        self.put_line(segment, &line);
         self.abandoned(segment);
     }
 

@@ -24,6 +24,7 @@ mod huge;
 pub mod object;
 mod options;
 pub mod progress;
+mod reopen;
 pub mod segment;
 mod settled;
 mod store;

@@ -3,7 +3,7 @@
 use longarm_base::limits::{KEY_MAX, SEGMENT_BYTES, VALUE_MAX};
 
 use crate::segment::LineError;
-use longarm_base::{Nanos, Term};
+use longarm_base::{Csn, EntryRef, Nanos, Term};
 
 /// The options of a store.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,10 @@ pub struct StoreOptions {
     /// Whether a dead segment whose quarantine is over waits for [`Store::released`](crate::Store::released)
     /// before it is freed; the collector names it as a [`Work::Release`](crate::Work::Release).
     pub ask_release: bool,
+    /// Whether the arena is persistent memory, which a store over it may outlive
+    /// ([`Store::reopen`](crate::Store::reopen)): a segment's line is persistent before an entry is in it,
+    /// and freed segments keep their memory.
+    pub persistent: bool,
 }
 
 impl Default for StoreOptions {
@@ -39,6 +43,7 @@ impl Default for StoreOptions {
             pool: 4,
             term: Term::ZERO,
             ask_release: false,
+            persistent: false,
         }
     }
 }
@@ -87,6 +92,14 @@ pub enum CreateStoreError {
         found: Term,
         /// The term of the store to be.
         term: Term,
+    },
+    /// What names an entry of a persistent arena is wrong.
+    #[error("the entry of version {} at {:#x} of the arena is not there: it is damaged", csn.0, place.offset)]
+    Named {
+        /// Where it is said to be.
+        place: EntryRef,
+        /// Its version.
+        csn: Csn,
     },
     /// No streams, or more than an entry can name.
     #[error("a store needs 1 to 65535 streams")]

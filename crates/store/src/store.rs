@@ -31,11 +31,11 @@
 use std::sync::Arc;
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
-use longarm_base::{Csn, EntryRef, Nanos};
+use longarm_base::{Csn, EntryRef, Mutant, Nanos};
 use longarm_memory::{Budget, OwnedWords, SumKey, Words};
 
 use crate::object::{self, Entry, EntryError, Stored};
-use crate::segment::layout::{segment_at, segment_of, table_segments};
+use crate::segment::layout::{line_at, segment_at, segment_of, table_segments};
 use crate::segment::{
     ArenaGeometry, ArenaReport, Claim, ClaimKind, Claimed, Ledger, Line, Need, Phase, SegmentState, Tally,
     verify, write_header, write_line,
@@ -144,6 +144,10 @@ impl<M: OwnedWords> Store<M> {
             return Err(CreateStoreError::Budget { wanted, limit: budget.limit(), used: budget.used() });
         }
         write_header(&memory, &sums, geometry.segments, geometry.table);
+        if options.persistent {
+            memory.flush(0, LINE);
+            memory.fence();
+        }
         let ledger = Ledger::new(geometry.table, geometry.segments, options.reserve);
         Ok(Store::with_ledger(memory, budget, options, sums, geometry, ledger))
     }
@@ -354,6 +358,19 @@ impl<M: OwnedWords> Store<M> {
         (0..3).find(|shift| room << (shift + 1) > whole).unwrap_or(3)
     }
 
+    /// A line as the arena has it. In persistent memory it is as followers have it: the same from the claim
+    /// until the segment is free. A loss of power leaves any prefix of the stores of a line that was about to
+    /// change, and a mixture would never verify: the segment would be lost, and the entries in it.
+    fn line_of(&self, line: &Line) -> Line {
+        let is_whole = self.options.persistent && !Mutant::SealLines.is_on();
+        if is_whole { line.of_replicas() } else { *line }
+    }
+
+    /// Writes the line of a segment.
+    pub(crate) fn put_line(&self, segment: u32, line: &Line) {
+        write_line(&self.memory, &self.sums, segment, &self.line_of(line));
+    }
+
     /// Takes and prepares segments for a stream.
     pub(crate) fn claim(&self, need: Need, stream: u16, want: ClaimKind) -> Result<Claimed, StoreFull> {
         let claim = Claim { need, stream, term: self.options.term, csn: self.stable() };
@@ -373,9 +390,13 @@ impl<M: OwnedWords> Store<M> {
         for distance in (1..run).rev() {
             let segment = claimed.segment + distance;
             let line = self.ledger.lock().segments[segment as usize].line;
-            write_line(&self.memory, &self.sums, segment, &line);
+            self.put_line(segment, &line);
         }
-        write_line(&self.memory, &self.sums, claimed.segment, &claimed.line);
+        self.put_line(claimed.segment, &claimed.line);
+        if self.options.persistent && !Mutant::ForgetLines.is_on() {
+            self.memory.flush(line_at(claimed.segment), u64::from(run) * LINE);
+            self.memory.fence();
+        }
         Ok(claimed)
     }
 
@@ -392,7 +413,7 @@ impl<M: OwnedWords> Store<M> {
         };
         // The line first: from the tally's step on the segment may be dead, and its line another thread's to
         // write.
-        write_line(&self.memory, &self.sums, segment, &line);
+        self.put_line(segment, &line);
         if self.tallies[segment as usize].sealed() {
             self.died(segment);
         }
@@ -434,7 +455,7 @@ impl<M: OwnedWords> Store<M> {
                 line.state = SegmentState::Quarantined;
                 (segment, *line)
             };
-            write_line(&self.memory, &self.sums, segment, &line);
+            self.put_line(segment, &line);
             // From here on another collector may free it.
             self.ledger.lock().quarantine.push_back((until, segment));
         }
@@ -468,14 +489,14 @@ impl<M: OwnedWords> Store<M> {
 
     /// Gives back segments that no client reads any more.
     fn release(&self, first: u32, run: u32) {
-        let kept = self.ledger.lock().free.kept() + run <= self.options.pool;
+        let kept = self.options.persistent || self.ledger.lock().free.kept() + run <= self.options.pool;
         if !kept {
             self.memory.discard(segment_at(first), run as u64 * SEGMENT_BYTES);
         }
         let stable = self.stable();
         for segment in first..first + run {
             let line = self.ledger.lock().segments[segment as usize].line.freed(stable);
-            write_line(&self.memory, &self.sums, segment, &line);
+            self.put_line(segment, &line);
         }
         self.ledger.lock().release(&self.budget, first, run, stable, kept);
     }
@@ -511,7 +532,8 @@ impl<M: OwnedWords> Store<M> {
                 report.problem(format!("segment {segment}: {load:?} drafts, found {found:?}"));
             }
             match Line::read(&self.memory, &self.sums, segment) {
-                Ok(line) if (Line { tail: 0, ..line }) == (Line { tail: 0, ..known.line }) => {}
+                Ok(line) if (Line { tail: 0, ..line }) == (Line { tail: 0, ..self.line_of(&known.line) }) => {
+                }
                 line => report.problem(format!("segment {segment}: line {line:?}, ledger {:?}", known.line)),
             }
         }

@@ -93,7 +93,10 @@ impl<M: OwnedWords> Engine<M> {
             Some(draft) => {
                 let copy = self.finish(writer, draft, csn);
                 self.store.supersede(place, csn);
-                pair.replace_anyway(&found, &Record::Entry { csn, entry: copy, hash, expiry });
+                let record = Record::Entry { csn, entry: copy, hash, expiry };
+                if pair.replace(&found, &record).is_err() {
+                    self.noting_move(copy, csn, || pair.replace_anyway(&found, &record));
+                }
                 &self.counts.moved
             }
         };

@@ -3,6 +3,7 @@
 mod alone;
 mod cuts;
 mod gone;
+mod lives;
 mod model;
 mod moves;
 mod persistent_writes;

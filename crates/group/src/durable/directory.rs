@@ -17,6 +17,10 @@ use crate::vote_store::{FileVoteStore, Promise, VoteStore, make_dir, signed};
 
 /// The name of the file that says whose directory it is.
 pub(super) const IDENTITY: &str = "identity";
+/// The name of the root, in the directory of a server that serves from persistent memory (`served.rs`).
+pub(super) const ROOT: &str = "root";
+/// Where such a server serves from.
+const FROM_PERSISTENT: &str = "persistent memory (durability pmem, index_updates out-of-place)";
 /// The key of its checksum, which guards against damage, not against people.
 const SUM_KEY: u64 = 0x6964_656E_7469_7479;
 
@@ -61,10 +65,10 @@ impl Identity {
 /// A directory that this process alone uses.
 #[derive(Debug)]
 pub(crate) struct Directory {
-    dir: PathBuf,
+    pub(super) dir: PathBuf,
     pub identity: Identity,
     medium: u64,
-    kind: MediumKind,
+    pub(super) kind: MediumKind,
     /// Its lock keeps other processes out.
     _identity: File,
 }
@@ -115,6 +119,10 @@ impl Directory {
 
 impl DiskSource for Directory {
     fn open(&self, shape: Shape) -> Result<(ReplicaDisk, Found), DiskError> {
+        let root = self.dir.join(ROOT);
+        if root.exists() {
+            return Err(DiskError::OtherForm { path: root, from: FROM_PERSISTENT });
+        }
         let promise = || vault::pointed(&self.dir)?.load();
         open_arena(&self.dir, shape, self.medium, self.kind, promise)
     }

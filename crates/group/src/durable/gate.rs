@@ -23,7 +23,7 @@ use longarm_replica::Group;
 use longarm_store::progress::layout::DIRECTORY;
 
 use super::coverage::Coverage;
-use super::options::Durability;
+use super::options::{Durability, medium_name};
 use super::scrub::Scrubbed;
 use crate::stats::DiskStats;
 
@@ -358,11 +358,7 @@ impl DiskGate {
         let window_ms = self.durability.window().map(|window| window.as_millis() as u64);
         DiskStats {
             durability: self.durability.name_on(self.on),
-            medium: match self.on {
-                None => "disk",
-                Some(Persistence::Power) => "persistent memory",
-                Some(Persistence::Process) => "a file that stands for persistent memory",
-            },
+            medium: medium_name(self.on),
             window_ms,
             syncs: figures.syncs,
             bytes: figures.bytes,

@@ -10,6 +10,7 @@
 //!   written. [`follow`]: the scribe of a follower, which reports at the leader's [`desk`].
 //! - [`new_directory`]: a directory that is made of a backup. [`look`]: a directory that is looked at, and
 //!   not changed.
+//! - [`served`]: the files of a server that serves from persistent memory, and has no copy.
 //! - [`scrub`]: the scribes look over what is in the file, and write again what is not there any more.
 //! - [`gate`]: what these threads and those of the term share: how much is on disk, and until when more may
 //!   be written; by [`coverage`], how far the disks of the group are, and by [`looks`], which
@@ -32,6 +33,7 @@ pub(crate) mod owner_file;
 pub(crate) mod replica_directory;
 pub(crate) mod scribe;
 pub(crate) mod scrub;
+pub(crate) mod served;
 pub(crate) mod settle;
 pub(crate) mod slot;
 #[cfg(test)]

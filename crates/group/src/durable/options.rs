@@ -41,6 +41,15 @@ impl Durability {
     }
 }
 
+/// What data is kept on, for people: a disk, or memory.
+pub(crate) fn medium_name(memory: Option<Persistence>) -> &'static str {
+    match memory {
+        None => "disk",
+        Some(Persistence::Power) => "persistent memory",
+        Some(Persistence::Process) => "a file that stands for persistent memory",
+    }
+}
+
 /// The file of a replica's arena, on whatever medium.
 pub type ReplicaDisk = ArenaDisk<Box<dyn Medium>>;
 

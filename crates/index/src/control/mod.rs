@@ -7,7 +7,7 @@ mod owner;
 mod reader;
 
 pub use layout::{CONTROL_REGION, GEOMETRY_PLACE, HEARTBEAT_PLACE, ServerState};
-pub use owner::Control;
+pub use owner::{Control, record};
 pub use reader::{Heartbeat, geometry};
 
 #[cfg(test)]

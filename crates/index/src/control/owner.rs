@@ -44,25 +44,30 @@ impl<M: OwnedWords> Control<M> {
 
     /// Publishes a geometry: the record, then its epoch.
     pub fn publish(&self, geometry: &Geometry) {
-        let mut words = [0u64; GEOMETRY_WORDS];
-        words[1] = geometry.epoch;
-        words[2] = geometry.hash_key;
-        for (i, table) in geometry.live().enumerate() {
-            let kind = u64::from(table.shape.kind == SlotKind::Pointer16);
-            let discipline = u64::from(table.discipline == Discipline::OutOfPlace);
-            let at = 3 + 5 * i;
-            words[at] = u64::from(table.id) | kind << 32 | discipline << 40;
-            words[at + 1] = table.base;
-            words[at + 2] = table.pairs;
-            words[at + 3] = table.groups;
-        }
-        let mut bytes = [0u8; GEOMETRY_WORDS * 8];
-        for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
-            chunk.copy_from_slice(&word.to_le_bytes());
-        }
-        let sum = self.sums.sum(GEOMETRY, &bytes[8..]);
-        bytes[..8].copy_from_slice(&sum.to_le_bytes());
-        self.memory.copy_in(GEOMETRY, &bytes);
+        self.memory.copy_in(GEOMETRY, &record(geometry, &self.sums));
         self.memory.store(beat::EPOCH, geometry.epoch);
     }
+}
+
+/// The record of a geometry.
+pub fn record(geometry: &Geometry, sums: &SumKey) -> [u8; GEOMETRY_WORDS * 8] {
+    let mut words = [0u64; GEOMETRY_WORDS];
+    words[1] = geometry.epoch;
+    words[2] = geometry.hash_key;
+    for (i, table) in geometry.live().enumerate() {
+        let kind = u64::from(table.shape.kind == SlotKind::Pointer16);
+        let discipline = u64::from(table.discipline == Discipline::OutOfPlace);
+        let at = 3 + 5 * i;
+        words[at] = u64::from(table.id) | kind << 32 | discipline << 40;
+        words[at + 1] = table.base;
+        words[at + 2] = table.pairs;
+        words[at + 3] = table.groups;
+    }
+    let mut bytes = [0u8; GEOMETRY_WORDS * 8];
+    for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
+        chunk.copy_from_slice(&word.to_le_bytes());
+    }
+    let sum = sums.sum(GEOMETRY, &bytes[8..]);
+    bytes[..8].copy_from_slice(&sum.to_le_bytes());
+    bytes
 }

@@ -12,23 +12,32 @@
 //!     one version, which names one write. The one where a reader looks first stays: in the older table, or
 //!     in the pair's own slots. The paper's recovery decides the same way, by whether an item of the old
 //!     table is in the new one already; here the copy goes, and the move begins again.
-//! (5) What stood beside the tables (`spill.rs`) is gone with the process. Who reopens puts it back.
+//! (5) An entry that was moved in a pair without a free slot ([`LockedPair::replace_anyway`]) may be in no
+//!     slot, and its pair says so. Who reopens puts it back.
+//! (6) Memory that older tables had, and that was not given back, is not zero where no table is. It is wiped,
+//!     since the next table there begins with zeros.
 //!
-//! Anything else is damage. Then the index is built from the entries, as after a start without persistent
-//! memory.
+//! Anything else is damage.
+//!
+//! [`LockedPair::replace_anyway`]: super::pair::LockedPair::replace_anyway
 
 use std::collections::HashSet;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use longarm_base::Mutant;
-use longarm_base::limits::PAIR_SLOTS_MAX;
+use longarm_base::limits::{LINE, PAIR_SLOTS_MAX};
 use longarm_memory::{Budget, OwnedWords, SumKey};
 
 use super::found::Found;
 use super::layout::{Discipline, Geometry, Header, Table, header, indicator};
 use super::owner::{Entries, LiveTable, Options, Owner};
-use super::slot::turned;
+use super::slot::{Record, turned};
+
+/// Pairs that a thread looks at at a time, and the most threads.
+const PART: u64 = 1 << 12;
+const THREADS_MAX: usize = 8;
 
 /// What was found, and put right.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,11 +54,41 @@ pub struct Reopened {
     pub twice: u64,
     /// Added groups that went back.
     pub given_back: u64,
-    /// Pairs of which items may have stood beside the table: by the number of the table, and of the pair.
+    /// Pairs of which an entry may be in no slot: by the number of the table, and of the pair.
     pub beside: Vec<(u32, u64)>,
+    /// Bytes outside the tables that were wiped.
+    pub left: u64,
 }
 
-/// Why tables cannot be reopened. The index is to be built from the entries.
+impl Reopened {
+    fn add(&mut self, other: Reopened) {
+        self.items += other.items;
+        self.unlocked += other.unlocked;
+        self.wiped += other.wiped;
+        self.shown += other.shown;
+        self.twice += other.twice;
+        self.given_back += other.given_back;
+        self.beside.extend(other.beside);
+        self.left += other.left;
+    }
+}
+
+/// What was found in a part of a table.
+#[derive(Default)]
+struct Part {
+    report: Reopened,
+    /// Groups that are named, and the pairs that name them.
+    groups: Vec<(u32, u64)>,
+}
+
+impl Part {
+    fn add(&mut self, other: Part) {
+        self.report.add(other.report);
+        self.groups.extend(other.groups);
+    }
+}
+
+/// Why tables cannot be reopened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReopenError {
     /// There is no table, or one of another kind than asked for, or one that does not fit the memory.
@@ -69,7 +108,9 @@ pub enum ReopenError {
 
 impl<M: OwnedWords, E: Entries> Owner<M, E> {
     /// The index over the tables of this geometry, which the memory held when its last owner ended. They are
-    /// charged to the budget, whatever its limit. `publish` is told the geometry before this returns.
+    /// charged to the budget, whatever its limit. No table ever ended beyond `used` bytes. `publish` is told
+    /// the geometry before this returns.
+    #[allow(clippy::too_many_arguments, reason = "those of `create`, and what the memory was left as")]
     pub fn reopen(
         memory: M,
         entries: E,
@@ -77,6 +118,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         budget: Arc<Budget>,
         options: Options,
         geometry: Geometry,
+        used: u64,
         publish: impl Fn(&Geometry) + Send + Sync + 'static,
     ) -> Result<(Owner<M, E>, Reopened), ReopenError> {
         check_geometry(&geometry, &options, memory.bytes())?;
@@ -95,6 +137,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
                 let (older, later) = state.live.split_at(at);
                 owner.drop_copies(older.last().expect("one before"), later, &mut report)?;
             }
+            report.left = owner.wipe_gaps(&geometry, used);
             owner.republish(&mut state);
         }
         // Relaxed: a counter that publishes nothing else.
@@ -102,43 +145,95 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         Ok((owner, report))
     }
 
+    /// Shows every record to `see`, by several threads, while nothing is written. `Err` is the first that
+    /// `see` returned.
+    pub fn each_record<X: Send>(&self, see: impl Fn(&Record<'_>) -> Result<(), X> + Sync) -> Result<(), X> {
+        let state = self.state.read().expect("index state");
+        state.live.iter().try_for_each(|live| {
+            each_part(&live.table, |mut pairs| {
+                pairs.try_for_each(|pair| {
+                    let header = self.header(&live.table, pair);
+                    let mut slots = occupied(&header);
+                    slots.try_for_each(|slot| see(&self.read_slot(&live.table, pair, slot, &header).record()))
+                })
+            })
+        })
+    }
+
+    /// Wipes what is not zero below `used` and in no table; returns how many bytes that were, in lines.
+    fn wipe_gaps(&self, geometry: &Geometry, used: u64) -> u64 {
+        let mut tables: Vec<_> =
+            geometry.live().map(|table| table.base..table.base + self.bytes_of(table)).collect();
+        tables.sort_unstable_by_key(|table| table.start);
+        let ends = std::iter::once(0).chain(tables.iter().map(|table| table.end));
+        let starts = tables.iter().map(|table| table.start).chain(std::iter::once(used));
+        let mut wiped = 0;
+        for (from, to) in ends.zip(starts) {
+            for line in (from..to).step_by(LINE as usize) {
+                if (line..line + LINE).step_by(8).any(|at| self.memory.load(at) != 0) {
+                    self.memory.discard(line, LINE);
+                    self.memory.flush(line, LINE);
+                    wiped += LINE;
+                }
+            }
+        }
+        self.memory.fence();
+        wiped
+    }
+
     /// Puts the pairs of one table right, each by itself, and counts what its owner counts.
     fn reopen_table(&self, live: &LiveTable, newest: bool, report: &mut Reopened) -> Result<(), ReopenError> {
         let table = &live.table;
-        let mut groups = HashSet::new();
-        for pair in 0..table.pairs {
-            let damage = |what: String| ReopenError::Pair { table: table.id, pair, what };
-            self.clear_lock(table, pair, report).map_err(damage)?;
-            let mut header = self.header(table, pair);
-            check_header(table, &header, newest).map_err(damage)?;
-            self.wipe_free_slots(table, pair, &header, report);
-            self.show_hidden(table, pair, &header, report);
-            let held = self.records_of(table, pair, &header).map_err(damage)?;
-            for (i, found) in held.iter().enumerate() {
-                let csn = found.record().csn();
-                if held[..i].iter().any(|other| other.record().csn() == csn) {
-                    report.twice += 1;
-                    self.empty_slot(table, pair, found.slot, &mut header);
-                }
-            }
-            self.drop_empty_groups(table, pair, &mut header, report);
-            for &group in header.groups.iter().filter(|group| **group != 0) {
-                if !groups.insert(group - 1) {
-                    return Err(damage(format!("its group {group} is another pair's, too")));
-                }
-            }
-            // Relaxed: counters that publish nothing else.
-            live.extended.fetch_add(u64::from(header.is_extended()), Ordering::Relaxed);
-            live.whole.fetch_add(u64::from(header.is_whole()), Ordering::Relaxed);
-            report.items += u64::from(header.occupied().count_ones());
-            if header.spilled() && !header.moved() {
-                report.beside.push((table.id, pair));
+        let damage = |pair, what: String| ReopenError::Pair { table: table.id, pair, what };
+        let all = Mutex::new(Part::default());
+        each_part(table, |pairs| {
+            let mut part = Part::default();
+            let opened = pairs.clone().try_for_each(|pair| {
+                self.reopen_pair(live, pair, newest, &mut part).map_err(|what| damage(pair, what))
+            });
+            all.lock().expect("what was found").add(part);
+            opened
+        })?;
+        let Part { report: found, mut groups } = all.into_inner().expect("what was found");
+        groups.sort_unstable();
+        if let Some(twice) = groups.windows(2).find(|two| two[0].0 == two[1].0) {
+            let (group, pair) = twice[1];
+            return Err(damage(pair, format!("its group {} is another pair's, too", group + 1)));
+        }
+        let used = groups.last().map_or(0, |(most, _)| most + 1);
+        let named: HashSet<_> = groups.into_iter().map(|(group, _)| group).collect();
+        *live.back.lock().expect("groups") = (0..used).filter(|group| !named.contains(group)).collect();
+        // Relaxed: a counter that publishes nothing else.
+        live.groups.store(u64::from(used), Ordering::Relaxed);
+        report.add(found);
+        Ok(())
+    }
+
+    /// Puts one pair right.
+    fn reopen_pair(&self, live: &LiveTable, pair: u64, newest: bool, part: &mut Part) -> Result<(), String> {
+        let (table, report) = (&live.table, &mut part.report);
+        self.clear_lock(table, pair, report)?;
+        let mut header = self.header(table, pair);
+        check_header(table, &header, newest)?;
+        self.wipe_free_slots(table, pair, &header, report);
+        let held = self.shown(table, pair, &header, report)?;
+        for (i, found) in held.iter().enumerate() {
+            let csn = found.record().csn();
+            if held[..i].iter().any(|other| other.record().csn() == csn) {
+                report.twice += 1;
+                self.empty_slot(table, pair, found.slot, &mut header);
             }
         }
-        let used = groups.iter().max().map_or(0, |most| most + 1);
-        *live.back.lock().expect("groups") = (0..used).filter(|group| !groups.contains(group)).collect();
-        // Relaxed: as above.
-        live.groups.store(u64::from(used), Ordering::Relaxed);
+        self.drop_empty_groups(table, pair, &mut header, report);
+        let named = header.groups.iter().filter(|group| **group != 0);
+        part.groups.extend(named.map(|group| (group - 1, pair)));
+        // Relaxed: counters that publish nothing else.
+        live.extended.fetch_add(u64::from(header.is_extended()), Ordering::Relaxed);
+        live.whole.fetch_add(u64::from(header.is_whole()), Ordering::Relaxed);
+        part.report.items += u64::from(header.occupied().count_ones());
+        if header.spilled() && !header.moved() {
+            part.report.beside.push((table.id, pair));
+        }
         Ok(())
     }
 
@@ -170,25 +265,28 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         }
     }
 
-    /// Shows the records with a bit that are hidden.
-    fn show_hidden(&self, table: &Table, pair: u64, header: &Header, report: &mut Reopened) {
-        for slot in (0..PAIR_SLOTS_MAX).filter(|slot| header.occupied() & 1 << slot != 0) {
-            let Err(mut bytes) = self.look_at_slot(table, pair, slot, header) else { continue };
-            let first = bytes.first_chunk_mut().expect("a slot's first word");
-            *first = turned(table.shape.kind, u64::from_le_bytes(*first)).to_le_bytes();
-            let at = self.slot_place(table, pair, slot, header);
-            if self.is_sound(table, at, &bytes) && !Mutant::LeaveHidden.is_on() {
-                self.turn_slot(table, pair, slot, header);
-                report.shown += 1;
-            }
-        }
-    }
-
-    /// The records of a pair, in the order in which a reader looks at them.
-    fn records_of(&self, table: &Table, pair: u64, header: &Header) -> Result<Vec<Found>, String> {
-        let slots = (0..PAIR_SLOTS_MAX).filter(|slot| header.occupied() & 1 << slot != 0);
-        slots
+    /// The records of a pair, in the order in which a reader looks at them; those that are hidden are shown.
+    fn shown(
+        &self,
+        table: &Table,
+        pair: u64,
+        header: &Header,
+        report: &mut Reopened,
+    ) -> Result<Vec<Found>, String> {
+        occupied(header)
             .map(|slot| {
+                let bytes = match self.look_at_slot(table, pair, slot, header) {
+                    Ok(found) => return Ok(found),
+                    Err(bytes) => bytes,
+                };
+                let mut turned_back = bytes;
+                let first = turned_back.first_chunk_mut().expect("a slot's first word");
+                *first = turned(table.shape.kind, u64::from_le_bytes(*first)).to_le_bytes();
+                let at = self.slot_place(table, pair, slot, header);
+                if self.is_sound(table, at, &turned_back) && !Mutant::LeaveHidden.is_on() {
+                    self.turn_slot(table, pair, slot, header);
+                    report.shown += 1;
+                }
                 let found = self.look_at_slot(table, pair, slot, header);
                 found.map_err(|_| format!("its slot {slot} has a bit and no record"))
             })
@@ -219,32 +317,66 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         report: &mut Reopened,
     ) -> Result<(), ReopenError> {
         let table = &older.table;
-        for pair in 0..table.pairs {
-            let damage = |what: String| ReopenError::Pair { table: table.id, pair, what };
+        for pair in (0..table.pairs).filter(|pair| self.may_have_copies(table, *pair, later)) {
             let header = self.header(table, pair);
-            for found in self.records_of(table, pair, &header).map_err(damage)? {
+            for slot in occupied(&header) {
+                let found = self.read_slot(table, pair, slot, &header);
                 let record = found.record();
                 let Some(hash) = self.known_hash_of(&record) else {
-                    return Err(damage(format!(
-                        "its slot {} names {record:?}, which is not there",
-                        found.slot
-                    )));
+                    let what = format!("its slot {slot} names {record:?}, which is not there");
+                    return Err(ReopenError::Pair { table: table.id, pair, what });
                 };
                 for live in later {
                     let (home, _) = live.table.home(hash);
                     let mut header = self.header(&live.table, home);
-                    let there = self.records_of(&live.table, home, &header).map_err(damage)?;
-                    let copies = there.iter().filter(|copy| copy.record().csn() == record.csn());
-                    for copy in copies {
-                        self.empty_slot(&live.table, home, copy.slot, &mut header);
-                        self.give_back(live, home, &mut header);
-                        (report.twice, report.items) = (report.twice + 1, report.items - 1);
+                    for slot in occupied(&header).collect::<Vec<_>>() {
+                        let copy = self.read_slot(&live.table, home, slot, &header);
+                        if copy.record().csn() == record.csn() {
+                            self.empty_slot(&live.table, home, slot, &mut header);
+                            self.give_back(live, home, &mut header);
+                            (report.twice, report.items) = (report.twice + 1, report.items - 1);
+                        }
                     }
                 }
             }
         }
         Ok(())
     }
+
+    /// Whether something is in the pairs of later tables to which the keys of a pair go.
+    fn may_have_copies(&self, table: &Table, pair: u64, later: &[Arc<LiveTable>]) -> bool {
+        later.iter().any(|live| {
+            let scaled = |pair: u64| u128::from(pair) * u128::from(live.table.pairs);
+            let (from, to) = (scaled(pair), scaled(pair + 1).div_ceil(table.pairs.into()));
+            let mut pairs = (from / u128::from(table.pairs)) as u64..to as u64;
+            pairs.any(|pair| self.header(&live.table, pair).occupied() != 0)
+        })
+    }
+}
+
+/// Slots of a pair that have a bit.
+fn occupied(header: &Header) -> impl Iterator<Item = usize> + use<> {
+    let bits = header.occupied();
+    (0..PAIR_SLOTS_MAX).filter(move |slot| bits & 1 << slot != 0)
+}
+
+/// Has several threads go over all pairs of a table, each over a part at a time. The first error counts.
+fn each_part<X: Send>(table: &Table, go: impl Fn(Range<u64>) -> Result<(), X> + Sync) -> Result<(), X> {
+    let (next, failed) = (AtomicU64::new(0), Mutex::new(None));
+    longarm_host::at_once(longarm_host::cores().min(THREADS_MAX), |_| {
+        loop {
+            // Relaxed: the thread that draws a number does that part.
+            let from = next.fetch_add(PART, Ordering::Relaxed);
+            if from >= table.pairs {
+                return;
+            }
+            if let Err(why) = go(from..table.pairs.min(from + PART)) {
+                failed.lock().expect("the first failure").get_or_insert(why);
+                return;
+            }
+        }
+    });
+    failed.into_inner().expect("the first failure").map_or(Ok(()), Err)
 }
 
 fn check_geometry(geometry: &Geometry, options: &Options, bytes: u64) -> Result<(), ReopenError> {

@@ -6,7 +6,9 @@
 //! because its geometry is published before the first pair moves. An old table's memory is given back when
 //! every lease that names it is over. Where even the next table has no group for a key, another table follows
 //! it, up to `limits::TABLES_MAX`. Keys that a larger table would not part do not make it grow: see
-//! `spill.rs`.
+//! `spill.rs`. A table out of place at least doubles, as the paper's does: then all keys of a pair are of one
+//! bucket of the older table, so they have room where they had room, and none is ever put beside the table,
+//! where nothing is persistent.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,8 +22,8 @@ use super::layout::{Discipline, EXTENDED_SHARE, PairShape, Table, indicator};
 use super::owner::{Bound, Entries, Full, IndexState, LiveTable, NoRoom, Owner, Retired, Since};
 use super::slot::Record;
 
-/// Tables below this size double; larger ones grow by a third, which keeps the memory of an item below that
-/// of Redis.
+/// Tables in place below this size double; larger ones grow by a third, which keeps the memory of an item
+/// below that of Redis.
 const DOUBLE_BELOW: u64 = 16 << 20;
 /// Small tables grow faster, so that a burst of inserts does not outrun the moves.
 const QUADRUPLE_BELOW: u64 = 1 << 20;
@@ -207,9 +209,10 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     }
 
     fn grown(table: &Table) -> u64 {
+        let doubles = table.discipline == Discipline::OutOfPlace;
         match table.bytes() {
             bytes if bytes < QUADRUPLE_BELOW => table.pairs * 4,
-            bytes if bytes < DOUBLE_BELOW => table.pairs * 2,
+            bytes if bytes < DOUBLE_BELOW || doubles => table.pairs * 2,
             _ => table.pairs + table.pairs / 3,
         }
     }

@@ -7,7 +7,7 @@ use longarm_fabric::verbs::RETRIES_MAX;
 use longarm_fabric::{Address, RECEIVES};
 
 use super::units::{show_duration, show_size};
-use super::{Config, Updates};
+use super::{Config, Durability, Updates};
 
 /// The least memory with which a server starts: the index and some segments of each size class must fit.
 pub const MEMORY_MIN: u64 = 16 << 20;
@@ -40,13 +40,14 @@ pub fn check(config: &Config) -> Report {
     let replica = [
         ("cluster", config.cluster.is_some()),
         ("ordered", config.ordered),
-        ("data", config.data.is_some() && config.cluster.is_none()),
+        ("data", config.data.is_some() && config.cluster.is_none() && config.durability != Durability::Pmem),
     ];
     if let Some((key, _)) = replica.into_iter().find(|(_, is_set)| *is_set)
         && config.index_updates == Updates::OutOfPlace
     {
         let text = format!(
-            "out-of-place does not go with {key} ({}): there each item is an entry",
+            "out-of-place does not go with {key} ({}): there each item is an entry, unless the data is in \
+             persistent memory (durability pmem)",
             config.origin(key)
         );
         report.errors.push(named("index_updates", &text));

@@ -130,7 +130,8 @@ pub static SETTINGS: &[Setting] = &[
             "index_updates",
             "in-place|out-of-place",
             "How the index replaces a record: in its slot, or in a free slot and by one store, in the order \
-             that persistent memory wants; of a server alone, without --ordered and --data",
+             that persistent memory wants; of a server alone, without --ordered. With --data and durability \
+             pmem the server then serves from that memory itself, and a restart builds no index",
         )
     },
     Setting {

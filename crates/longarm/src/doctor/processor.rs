@@ -1,7 +1,7 @@
 //! Examines kernel, cores, instructions and clock.
 
 use super::{Finding, Machine};
-use crate::config::{Config, Updates};
+use crate::config::{Config, Durability, Updates};
 
 /// The first kernel that has all that the shared-memory transport needs: sealed memory files with a mode of
 /// their own.
@@ -60,7 +60,13 @@ pub fn updates(machine: &Machine, config: &Config) -> Finding {
         .find(|wanted| flags.iter().any(|have| have == wanted));
     let by =
         instruction.map_or(String::new(), |instruction| format!(", lines written back by {instruction}"));
-    Finding::ok("index", format!("updates {name}{by}; the memory itself is volatile"))
+    let is_persistent = config.data.is_some() && config.durability == Durability::Pmem;
+    let memory = if is_persistent {
+        "a server serves from persistent memory"
+    } else {
+        "the memory itself is volatile"
+    };
+    Finding::ok("index", format!("updates {name}{by}; {memory}"))
 }
 
 pub fn flags(machine: &Machine) -> Finding {

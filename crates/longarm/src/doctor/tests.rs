@@ -109,6 +109,9 @@ fn how_the_index_replaces_records_is_said_and_by_which_instruction() {
     let out_of_place = config(&[("index_updates", "out-of-place")]);
     let found = machine.verdict("index", &out_of_place).found;
     assert_eq!(found, "updates out-of-place, lines written back by clwb; the memory itself is volatile");
+    let served = config(&[("index_updates", "out-of-place"), ("data", "/d"), ("durability", "pmem")]);
+    let found = machine.verdict("index", &served).found;
+    assert!(found.ends_with("; a server serves from persistent memory"), "{found}");
 }
 
 #[test]

@@ -13,6 +13,18 @@ use tempfile::TempDir;
 use crate::harness::{Server, contents, finish, make_tree, program, text, wait};
 use crate::lanes::{Lane, look, write};
 
+/// Persistent memory that a server serves from, where the other modes have a copy.
+const SERVED: &str = "served from pmem";
+
+/// The durability of a mode, and how its index replaces records.
+fn form(mode: &str) -> (&str, &str) {
+    if mode == SERVED { ("pmem", "out-of-place") } else { (mode, "in-place") }
+}
+
+fn flags<'a>(durability: &'a str, updates: &'a str) -> [&'a str; 6] {
+    ["--durability", durability, "--pmem", "file", "--index-updates", updates]
+}
+
 fn start(directory: TempDir, data: &Path, more: &[&str]) -> Server {
     let address = format!("shm:{}", directory.path().join("s").display());
     let data = data.display().to_string();
@@ -32,13 +44,14 @@ fn refused(data: &Path, more: &[&str]) -> (String, Option<i32>) {
 
 #[test]
 fn what_was_loaded_is_there_after_kills_and_orderly_ends() {
-    for durability in ["async", "sync", "pmem"] {
+    for mode in ["async", "sync", "pmem", SERVED] {
+        let (durability, updates) = form(mode);
         let (home, mut directory) =
             (TempDir::new().expect("a directory"), TempDir::new().expect("a directory"));
         let (tree, data) = (home.path().join("tree"), home.path().join("data"));
         make_tree(&tree);
         for life in 0..3 {
-            let mut server = start(directory, &data, &["--durability", durability, "--pmem", "file"]);
+            let mut server = start(directory, &data, &flags(durability, updates));
             if life == 0 {
                 server.ok(&["load", &tree.display().to_string()]);
                 server.ok(&["put", "gone", "x"]);
@@ -51,7 +64,7 @@ fn what_was_loaded_is_there_after_kills_and_orderly_ends() {
             assert_eq!(stats["disk"]["durability"], durability);
             let out = home.path().join(format!("out-{life}"));
             server.ok(&["dump", "--format", "tree", "--output", &out.display().to_string()]);
-            assert_eq!(contents(&out), contents(&tree), "life {life}, {durability}");
+            assert_eq!(contents(&out), contents(&tree), "life {life}, {mode}");
             let sound = server.ok(&["inspect"]);
             assert!(sound.contains("sound"), "{sound}");
             if life == 0 {
@@ -89,6 +102,22 @@ fn a_directory_that_is_of_no_use_is_refused_with_what_to_do() {
     let (err, code) = refused(&home.path().join("pmem"), &["--durability", "pmem"]);
     assert!(
         code == Some(7) && err.contains("on no persistent memory") && err.contains("--pmem file"),
+        "{err}"
+    );
+    let one = home.path().join("one");
+    drop(start(TempDir::new().expect("a directory"), &one, &flags("pmem", "out-of-place")).stop());
+    let (err, code) = refused(&one, &flags("pmem", "in-place"));
+    assert!(code == Some(7) && err.contains("serves from persistent memory"), "{err}");
+    let (err, code) = refused(&one, &[&flags("pmem", "out-of-place")[..], &["--memory", "128MiB"]].concat());
+    assert!(code == Some(7) && err.contains("start it with the memory that it had"), "{err}");
+    let (err, code) = refused(&one, &[&flags("pmem", "out-of-place")[..], &["--slot", "16"]].concat());
+    assert!(code == Some(7) && err.contains("slot bytes 64") && err.contains("start it as before"), "{err}");
+    let mut root = std::fs::read(one.join("root")).expect("read");
+    root[256..768].fill(7);
+    std::fs::write(one.join("root"), root).expect("written");
+    let (err, code) = refused(&one, &flags("pmem", "out-of-place"));
+    assert!(
+        code == Some(7) && err.contains("it is damaged") && err.contains("copy of the directory"),
         "{err}"
     );
     let (err, code) = refused(&home.path().join("lru"), &["--eviction", "lru"]);
@@ -167,8 +196,9 @@ fn connect(address: &str, seconds: u64) -> Client {
 #[test]
 fn acknowledged_writes_outlive_kills_at_any_moment() {
     let kills: u64 = std::env::var("LONGARM_KILLS").map_or(3, |kills| kills.parse().expect("a number"));
-    let modes = ["sync", "async", "pmem"].into_iter();
-    for (durability, transport) in modes.flat_map(|mode| [(mode, "shm"), (mode, "tcp")]) {
+    let modes = ["sync", "async", "pmem", SERVED].into_iter();
+    for (mode, transport) in modes.flat_map(|mode| [(mode, "shm"), (mode, "tcp")]) {
+        let (durability, updates) = form(mode);
         let home = TempDir::new().expect("a directory");
         let data = home.path().join("data");
         let mut lanes = [Lane::default(); 3];
@@ -179,7 +209,8 @@ fn acknowledged_writes_outlive_kills_at_any_moment() {
                 _ => "tcp://127.0.0.1:0".into(),
             };
             let data = data.display().to_string();
-            let flags = ["--data", &data, "--durability", durability, "--pmem", "file", "--workers", "2"];
+            let own = ["--data", &data, "--workers", "2"];
+            let flags = [&own[..], &flags(durability, updates)].concat();
             let mut server = Server::start_at(directory, address, &flags);
             let address = server.address.clone();
             let there = [0, 1, 2].map(|lane| {
@@ -190,7 +221,7 @@ fn acknowledged_writes_outlive_kills_at_any_moment() {
                 let least = if durability == "async" { known.settled } else { known.acknowledged };
                 assert!(
                     (least..=known.sent).contains(&last),
-                    "{durability} over {transport}, lane {lane}: {last} is there, {least} was acknowledged"
+                    "{mode} over {transport}, lane {lane}: {last} is there, {least} was acknowledged"
                 );
             }
             std::thread::scope(|scope| {

@@ -14,6 +14,7 @@ use longarm_group::{
     DataOptions, DiskSource, Durability, Durable, GroupOptions, Promise, ReplicaDisk, Scrubbing, VoteStore,
 };
 use longarm_host::Mutex;
+use longarm_index::hash::Discipline;
 use longarm_replica::Timing;
 use longarm_wire::{Request, RequestKind, Status};
 
@@ -33,7 +34,13 @@ fn on(dir: &Path, durability: Durability) -> (Server, Raw) {
 }
 
 fn with(data: Option<DataOptions>) -> (Server, Raw) {
-    let (server, _) = start(|options| (options.addresses, options.data) = (vec![shm_address()], data));
+    with_updates(data, Discipline::InPlace)
+}
+
+fn with_updates(data: Option<DataOptions>, discipline: Discipline) -> (Server, Raw) {
+    let (server, _) = start(|options| {
+        (options.addresses, options.data, options.discipline) = (vec![shm_address()], data, discipline);
+    });
     let raw = Raw::connect(&server.addresses()[0]);
     (server, raw)
 }
@@ -47,17 +54,18 @@ fn stop(server: Server) {
 fn what_a_server_held_is_there_in_its_next_lives() {
     let memory = MediumKind::PersistentMemory { or_file: true };
     let kinds = [
-        (WINDOW, MediumKind::Disk, "async"),
-        (Durability::Sync, MediumKind::Disk, "sync"),
-        (Durability::Sync, memory, "pmem"),
+        (WINDOW, MediumKind::Disk, Discipline::InPlace, "async"),
+        (Durability::Sync, MediumKind::Disk, Discipline::InPlace, "sync"),
+        (Durability::Sync, memory, Discipline::InPlace, "pmem"),
+        (Durability::Sync, memory, Discipline::OutOfPlace, "pmem"),
     ];
-    for (durability, medium, name) in kinds {
+    for (durability, medium, discipline, name) in kinds {
         let dir = tempfile::tempdir().expect("a directory");
         let options = data(dir.path(), durability).map(|data| DataOptions { medium, ..data });
         let value = |key: u32, life: u32| vec![(key * 7 + life) as u8; (key as usize * 977) % 30_000];
         let mut csn = 0;
         for life in 1..=4 {
-            let (server, mut raw) = with(options.clone());
+            let (server, mut raw) = with_updates(options.clone(), discipline);
             for key in 0..60u32 {
                 let found = raw.get(&key.to_le_bytes());
                 match life {

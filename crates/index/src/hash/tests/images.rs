@@ -117,8 +117,8 @@ impl Persistent {
         let reopen = || {
             let (entries, sums) = (self.bed.book.clone(), self.bed.sums.clone());
             let budget = Arc::new(Budget::new(memory.bytes()));
-            let options = self.bed.owner.options;
-            Owner::reopen(memory.clone(), entries, sums, budget, options, geometry, |_| ())
+            let (options, used) = (self.bed.owner.options, memory.bytes());
+            Owner::reopen(memory.clone(), entries, sums, budget, options, geometry, used, |_| ())
                 .unwrap_or_else(|error| panic!("moment {moment}: {error}"))
         };
         let (owner, report) = reopen();
@@ -278,7 +278,9 @@ fn memory_that_no_loss_of_power_leaves_is_refused_and_named() {
         let reopen = |geometry: Geometry| {
             let (sums, budget) = (persistent.bed.sums.clone(), Arc::new(Budget::new(memory.bytes())));
             let options = persistent.bed.owner.options;
-            let opened = Owner::reopen(memory.clone(), book.clone(), sums, budget, options, geometry, |_| ());
+            let (entries, used) = (book.clone(), memory.bytes());
+            let opened =
+                Owner::reopen(memory.clone(), entries, sums, budget, options, geometry, used, |_| ());
             opened.map(|(owner, _)| owner.items()).map_err(|error| error.to_string())
         };
         let geometry = persistent.bed.owner.geometry();

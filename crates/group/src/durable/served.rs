@@ -1,0 +1,159 @@
+//! The files from which a server of its own serves, in persistent memory: what it is in its next life, too
+//! (`longarm_engine::root`).
+//!
+//! The root appears first, all zero, and is laid out last. So a root that is zero is of a server that never
+//! came to serve, and its files are made anew.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use longarm_base::limits::SEGMENT_BYTES;
+use longarm_disk::{DiskError, FileMedium, Medium, MediumKind, persistent_region};
+use longarm_engine::persistent::layout;
+use longarm_engine::persistent::root::Root;
+use longarm_memory::{Persistence, Region};
+
+use crate::durable::directory::{Directory, ROOT};
+use crate::keys::Keys;
+use crate::options::StartError;
+
+/// The names of the tables and of the entries.
+const INDEX: &str = "index";
+const ENTRIES: &str = "entries";
+/// Where one serves from whose directory has an arena.
+const FROM_MEMORY: &str = "memory, of which its directory has a copy (index_updates in-place)";
+
+/// The memory of a server of its own that serves from persistent memory, and its keys.
+pub struct PersistentData {
+    /// The root.
+    pub root: Arc<Region>,
+    /// The tables.
+    pub index: Arc<Region>,
+    /// The entries.
+    pub arena: Arc<Region>,
+    /// The keys of checksums and hashes.
+    pub keys: Keys,
+    /// What outlives what.
+    pub persistence: Persistence,
+    /// Its lock keeps other processes out.
+    _directory: Directory,
+}
+
+impl PersistentData {
+    /// Opens the directory of the data, or makes it. Index and arena have so many bytes.
+    pub fn open(
+        dir: &Path,
+        medium: MediumKind,
+        index: u64,
+        arena: u64,
+    ) -> Result<PersistentData, StartError> {
+        let directory = Directory::open(dir, medium)?;
+        let or_file = medium != MediumKind::PersistentMemory { or_file: false };
+        let dir = &directory.dir;
+        let copy = dir.join("arena");
+        if copy.exists() {
+            return Err(DiskError::OtherForm { path: copy, from: FROM_MEMORY }.into());
+        }
+        let open = |name: &str, bytes| {
+            let file = opened(&dir.join(name), bytes)?;
+            persistent_region(&file, or_file).map(|(region, persistence)| (Arc::new(region), persistence))
+        };
+        let make = |name: &str, bytes| made(&dir.join(name), bytes);
+        let is_laid_out = || Ok::<_, DiskError>(Root::is_laid_out(open(ROOT, layout::BYTES)?.0.memory()));
+        if !dir.join(ROOT).exists() || !is_laid_out()? {
+            make(ROOT, layout::BYTES)?;
+            // Without persistent memory nothing large is made.
+            is_laid_out()?;
+            make(INDEX, index)?;
+            make(ENTRIES, arena)?;
+        }
+        let (root, persistence) = open(ROOT, layout::BYTES)?;
+        let ((index, _), (arena, _)) = (open(INDEX, index)?, open(ENTRIES, arena)?);
+        let keys = Keys { sum: directory.identity.sum_key, hash: directory.identity.hash_key };
+        Ok(PersistentData { root, index, arena, keys, persistence, _directory: directory })
+    }
+}
+
+/// A new file of zeros.
+fn made(path: &Path, bytes: u64) -> Result<(), DiskError> {
+    let mut file = FileMedium::create(path, bytes)?;
+    file.appear().map_err(|error| DiskError::Io { step: "make", path: path.into(), source: Arc::new(error) })
+}
+
+/// A file that is there, of so many bytes.
+fn opened(path: &Path, bytes: u64) -> Result<FileMedium, DiskError> {
+    if !path.exists() {
+        return Err(DiskError::Missing { path: path.into() });
+    }
+    let file = FileMedium::open(path)?;
+    if file.bytes() != bytes {
+        let [found, segments] = [file.bytes(), bytes].map(|bytes| bytes / SEGMENT_BYTES);
+        return Err(DiskError::Shape { path: path.into(), found, segments });
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use longarm_memory::{OwnedWords, Words};
+
+    use super::*;
+    use crate::durable::options::DiskSource;
+
+    const INDEX_BYTES: u64 = 1 << 20;
+    const ARENA_BYTES: u64 = 4 << 20;
+
+    fn open_in(dir: &Path, or_file: bool, arena: u64) -> Result<PersistentData, StartError> {
+        PersistentData::open(dir, MediumKind::PersistentMemory { or_file }, INDEX_BYTES, arena)
+    }
+
+    fn refused(opened: Result<PersistentData, StartError>) -> String {
+        opened.map(|_| ()).expect_err("it is refused").to_string()
+    }
+
+    #[test]
+    fn memory_is_there_in_the_next_life_once_it_was_laid_out() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let open = || open_in(dir.path(), true, ARENA_BYTES);
+        let first = open().expect("made");
+        assert!(refused(open()).contains("in use by another process"));
+        first.arena.memory().store(64, 7);
+        drop(first);
+        let again = open().expect("made anew");
+        assert_eq!(again.arena.memory().load(64), 0, "it never came to serve");
+        again.arena.memory().store(64, 8);
+        again.root.memory().store(0, layout::MAGIC);
+        drop(again);
+        assert_eq!(open().expect("opened").arena.memory().load(64), 8);
+        let other = refused(open_in(dir.path(), true, 2 * ARENA_BYTES));
+        assert!(other.contains("start it with the memory that it had"), "{other}");
+        std::fs::remove_file(dir.path().join(INDEX)).expect("removed");
+        assert!(refused(open()).contains("is missing"));
+    }
+
+    #[test]
+    fn a_directory_is_of_one_form_and_of_persistent_memory() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("arena"), "").expect("written");
+        std::fs::write(at("identity"), "").expect("written");
+        // An identity that is damaged is told of first.
+        assert!(refused(open_in(dir.path(), true, ARENA_BYTES)).contains("damaged"));
+        let of_copy = tempfile::tempdir().expect("a directory");
+        drop(Directory::open(of_copy.path(), MediumKind::Disk).expect("made"));
+        std::fs::write(of_copy.path().join("arena"), "").expect("written");
+        let told = refused(open_in(of_copy.path(), true, ARENA_BYTES));
+        assert!(told.contains("serves from memory") && told.contains("start it as before"), "{told}");
+        let of_memory = tempfile::tempdir().expect("a directory");
+        drop(open_in(of_memory.path(), true, ARENA_BYTES).expect("made"));
+        let directory = Directory::open(of_memory.path(), MediumKind::Disk).expect("its own");
+        let shape = longarm_disk::Shape { group: directory.identity.id, segments: 4, table: 1 };
+        let told = directory.open(shape).map(|_| ()).expect_err("it is refused").to_string();
+        assert!(told.contains("serves from persistent memory") && told.contains("out-of-place"), "{told}");
+        let plain = tempfile::tempdir().expect("a directory");
+        if let Err(error) = open_in(plain.path(), false, ARENA_BYTES) {
+            assert!(error.to_string().contains("--pmem file"), "{error}");
+            assert!(!plain.path().join(ENTRIES).exists(), "nothing large was made");
+        }
+    }
+}
