@@ -11,13 +11,15 @@ use crate::rdma::in_machine;
 
 /// What CI does. Relays between several groups, or five nodes, would want more than two cores. Little memory:
 /// segments are collected all the time.
-const CI: &[&[&str]] = &[
-    &["--time", "20s", "--transport", "shm", "--groups", "3"],
-    &["--time", "12s", "--transport", "tcp"],
-    &["--time", "20s", "--transport", "tcp", "--nodes", "5", "--no-cuts", "--replica-memory", "96MiB"],
+const CI: &[&str] = &[
+    "--time 20s --transport shm --groups 3",
+    "--time 12s --transport tcp",
+    "--time 20s --transport tcp --nodes 5 --no-cuts --replica-memory 96MiB",
+    // What comes back after all were killed.
+    "--time 12s --transport shm --durability async --only kill-all --only kill-leader",
 ];
 /// Times of a group in CI: whatever else runs there must not make a leader look lost.
-const PATIENT: &[&str] = &["--suspect", "400ms", "--election", "2s"];
+const PATIENT: &str = "--suspect 400ms --election 2s";
 
 /// What is different in an emulated machine, unless it is said otherwise.
 const EMULATED: &[(&str, &str)] = &[
@@ -39,7 +41,8 @@ pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
     if let ["--ci"] = args {
         let program = Tests::build(root)?.program("longarm-chaos");
         for words in CI {
-            let words: Vec<String> = [*words, PATIENT].concat().into_iter().map(String::from).collect();
+            let words = words.split(' ').chain(PATIENT.split(' '));
+            let words: Vec<String> = words.map(String::from).collect();
             if !torture(&program, &words)? {
                 return Ok(false);
             }
