@@ -65,6 +65,7 @@ pub use clock::process_cpu;
 pub use common::{Core, CoreOptions, KeepUp, Lent, Phase, TermStart};
 pub use durable::gate::DiskGate;
 pub use durable::look::{DirectoryReport, EntryAt, Look, LookError, look};
+pub use durable::look_served::{ServedReport, look_served};
 pub use durable::new_directory::NewDirectory;
 pub use durable::options::{DiskSource, Durability, Durable, ReplicaDisk};
 pub use durable::replica_directory::ReplicaDirectory;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use longarm_server::{DirectoryReport, EntryAt, Look, LookError};
+use longarm_server::{DirectoryReport, EntryAt, Look, LookError, ServedReport};
 use serde_json::{Value, json};
 
 use crate::human;
@@ -21,10 +21,55 @@ fn failure(error: &LookError) -> Failure {
     let exit = match error {
         error if error.is_damage() => Exit::Corrupt,
         LookError::Foreign(_) => Exit::Usage,
-        LookError::InUse(_) => Exit::Refused,
+        LookError::InUse(_) | LookError::Served(_) => Exit::Refused,
         _ => Exit::System,
     };
     Failure::new(exit, error.to_string())
+}
+
+/// Looks at the directory of a server that serves from persistent memory, if it is one.
+pub fn look_served(dir: &Path) -> Result<Option<ServedReport>, Failure> {
+    longarm_server::look_served(dir).map_err(|error| failure(&error))
+}
+
+/// Shows what is in such a directory; fails, and names what is damaged, if anything is.
+pub fn show_served(dir: &Path, report: &ServedReport, output: &mut Output) -> Result<(), Failure> {
+    let ServedReport { items, entries, bytes, put_right, problems, problem_count } = report;
+    let sound = *problem_count == 0;
+    let right = [
+        ("unlocked", put_right.unlocked),
+        ("wiped", put_right.wiped),
+        ("shown", put_right.shown),
+        ("twice", put_right.twice),
+    ];
+    if output.json() {
+        let right: serde_json::Map<String, Value> =
+            right.iter().map(|(name, count)| (name.to_string(), (*count).into())).collect();
+        output.value(&json!({
+            "of": dir.display().to_string(), "sound": sound,
+            "items": items, "entries": entries, "bytes": bytes,
+            "put_right": right, "damaged": problem_count, "problem": problems,
+        }))?;
+    } else {
+        let n = human::count;
+        let right: Vec<String> = right.iter().map(|(name, count)| format!("{} {name}", n(*count))).collect();
+        output.line(&format!("data directory {}, from which a server serves", dir.display()))?;
+        output.line(&format!(
+            "items       {}, {} of them entries ({})",
+            n(*items),
+            n(*entries),
+            human::bytes(*bytes)
+        ))?;
+        output.line(&format!("put right   at the next start: {}", right.join(", ")))?;
+        if sound {
+            output.line("sound: every record, and every entry that one names, verifies")?;
+        }
+    }
+    if sound {
+        return Ok(());
+    }
+    let text = format!("{}: {}", dir.display(), broken(problems, *problem_count));
+    Err(Failure::new(Exit::Corrupt, text).hint("put back a copy of the directory"))
 }
 
 /// Fails, and names what is damaged, if anything is.

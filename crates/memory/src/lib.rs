@@ -44,7 +44,7 @@ pub use journal::{Cut, Journal};
 pub use mapped::recycle::recycling;
 pub use mapped::{HUGE_PAGE, Mapped, ReadOnly};
 pub use part::{JournalPart, Part};
-pub use persistent::{Persistence, map_persistent};
+pub use persistent::{Persistence, map_persistent, map_private_copy};
 pub use prefetch::prefetch;
 pub use region::{Backing, Region, RegionError, RegionOptions};
 pub use words::{OwnedWords, Words};

@@ -40,6 +40,20 @@ pub fn map_persistent(file: &File, bytes: u64) -> std::io::Result<(Mapped, Persi
     Ok((Mapped(std::sync::Arc::new(mapping)), persistence))
 }
 
+/// Maps a file of so many bytes for this process alone: what is stored goes nowhere.
+pub fn map_private_copy(file: &File, bytes: u64) -> std::io::Result<Mapped> {
+    let len = usize::try_from(bytes).map_err(|_| Errno::NOMEM)?;
+    // SAFETY: a fresh private mapping at an address that the kernel picks aliases no Rust value.
+    let base =
+        unsafe { mmap(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE, file, 0) }?;
+    // SAFETY: as in `map_persistent`.
+    let mapping = unsafe { Mapping::new(base.cast(), len, SMALL_PAGE, false) };
+    let memory = Mapped(std::sync::Arc::new(mapping));
+    // No page is to go back: the file would show through again.
+    memory.pin();
+    Ok(memory)
+}
+
 impl Region {
     /// A region over a file of so many bytes, all of which it has, as [`map_persistent`] maps it. Its pages
     /// stay: what is discarded is zeroed, so that a full disk is met before anything is stored.

@@ -78,6 +78,11 @@ impl<M: OwnedWords> Root<M> {
         memory.load(at::MAGIC) != 0
     }
 
+    /// The kind of slots with which memory was laid out.
+    pub fn slots(memory: &M) -> SlotKind {
+        if memory.load(at::SLOTS) == 16 { SlotKind::Pointer16 } else { SlotKind::Inline64 }
+    }
+
     /// The root in this memory: zeroed, or of an earlier life.
     pub fn new(memory: M, sums: SumKey) -> Root<M> {
         let ceiling = AtomicU64::new(memory.load(at::CEILING));

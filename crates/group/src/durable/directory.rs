@@ -19,6 +19,9 @@ use crate::vote_store::{FileVoteStore, Promise, VoteStore, make_dir, signed};
 pub(super) const IDENTITY: &str = "identity";
 /// The name of the root, in the directory of a server that serves from persistent memory (`served.rs`).
 pub(super) const ROOT: &str = "root";
+/// The names of its tables and of its entries.
+pub(super) const INDEX: &str = "index";
+pub(super) const ENTRIES: &str = "entries";
 /// Where such a server serves from.
 const FROM_PERSISTENT: &str = "persistent memory (durability pmem, index_updates out-of-place)";
 /// The key of its checksum, which guards against damage, not against people.

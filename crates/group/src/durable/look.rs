@@ -54,6 +54,12 @@ pub enum LookError {
     /// A server runs on it.
     #[error("{0} is in use: a server runs on it. Stop that first; `longarm inspect --data` looks at it live")]
     InUse(String),
+    /// A server runs on it, and serves from it.
+    #[error(
+        "{0} is in use: a server serves from it. `longarm inspect --address` looks at that server, and \
+         `longarm check` at the directory when the server has ended"
+    )]
+    Served(String),
     /// Its identity is damaged.
     #[error(
         "the `identity` of {0} is damaged, and without the keys in it nothing else can be verified: put that \
@@ -184,7 +190,7 @@ fn look_once(
 }
 
 /// Who the directory says that it is, and the file that is locked meanwhile.
-fn identity(dir: &Path, how: Look) -> Result<(Identity, File), LookError> {
+pub(super) fn identity(dir: &Path, how: Look) -> Result<(Identity, File), LookError> {
     let shown = dir.display().to_string();
     let read = owner_file::read(dir, IDENTITY, how == Look::AtRest).map_err(|why| match why {
         Unread::InUse => LookError::InUse(shown.clone()),

@@ -11,6 +11,7 @@
 //! - [`new_directory`]: a directory that is made of a backup. [`look`]: a directory that is looked at, and
 //!   not changed.
 //! - [`served`]: the files of a server that serves from persistent memory, and has no copy.
+//!   [`look_served`] looks at them.
 //! - [`scrub`]: the scribes look over what is in the file, and write again what is not there any more.
 //! - [`gate`]: what these threads and those of the term share: how much is on disk, and until when more may
 //!   be written; by [`coverage`], how far the disks of the group are, and by [`looks`], which
@@ -26,6 +27,7 @@ pub(crate) mod gate;
 pub(crate) mod kept;
 pub(crate) mod load;
 pub(crate) mod look;
+pub(crate) mod look_served;
 mod looks;
 pub(crate) mod new_directory;
 pub(crate) mod options;

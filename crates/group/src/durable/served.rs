@@ -13,13 +13,10 @@ use longarm_engine::persistent::layout;
 use longarm_engine::persistent::root::Root;
 use longarm_memory::{Persistence, Region};
 
-use crate::durable::directory::{Directory, ROOT};
+use crate::durable::directory::{Directory, ENTRIES, INDEX, ROOT};
 use crate::keys::Keys;
 use crate::options::StartError;
 
-/// The names of the tables and of the entries.
-const INDEX: &str = "index";
-const ENTRIES: &str = "entries";
 /// Where one serves from whose directory has an arena.
 const FROM_MEMORY: &str = "memory, of which its directory has a copy (index_updates in-place)";
 

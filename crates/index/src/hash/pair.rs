@@ -171,8 +171,8 @@ impl<M: OwnedWords, E: Entries> LockedPair<'_, M, E> {
     }
 
     /// The same of a record that stands in the arena, and so is not lost: where no slot is free, it goes, and
-    /// the other one gets its slot. A loss of power in between leaves a pair of which items may stand beside
-    /// the table (`spill.rs`), and so they are looked for among the entries.
+    /// the other one gets its slot. A loss of power in between leaves a pair that says so (SPILLED), and of
+    /// which an entry is in no slot: who calls this in persistent memory notes that first.
     pub fn replace_anyway(&mut self, found: &Found, record: &Record<'_>) {
         assert!(matches!(record, Record::Entry { .. }), "an item that is nowhere else is not taken away");
         if self.replace(found, record).is_ok() {

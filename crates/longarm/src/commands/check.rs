@@ -25,6 +25,9 @@ pub struct Args {
 /// Verifies it.
 pub fn run(args: Args, output: &mut Output) -> Result<Exit, Failure> {
     if args.path.join("identity").exists() || args.path.join("arena").exists() {
+        if let Some(report) = directories::look_served(&args.path)? {
+            return directories::show_served(&args.path, &report, output).map(|()| Exit::Ok);
+        }
         let report = directories::look(&args.path, Look::AtRest, &mut |_| {})?;
         directories::show(&args.path, &report, None, output)?;
         return directories::sound(&args.path, &report).map(|()| Exit::Ok);

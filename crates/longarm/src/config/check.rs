@@ -45,9 +45,9 @@ pub fn check(config: &Config) -> Report {
     if let Some((key, _)) = replica.into_iter().find(|(_, is_set)| *is_set)
         && config.index_updates == Updates::OutOfPlace
     {
+        let unless = if key == "data" { ", unless it is in persistent memory (durability pmem)" } else { "" };
         let text = format!(
-            "out-of-place does not go with {key} ({}): there each item is an entry, unless the data is in \
-             persistent memory (durability pmem)",
+            "out-of-place does not go with {key} ({}): there each item is an entry{unless}",
             config.origin(key)
         );
         report.errors.push(named("index_updates", &text));

@@ -105,7 +105,30 @@ fn a_directory_that_is_of_no_use_is_refused_with_what_to_do() {
         "{err}"
     );
     let one = home.path().join("one");
-    drop(start(TempDir::new().expect("a directory"), &one, &flags("pmem", "out-of-place")).stop());
+    let served = start(TempDir::new().expect("a directory"), &one, &flags("pmem", "out-of-place"));
+    served.ok(&["put", "large", &"l".repeat(3000)]);
+    let check = |word: &str, more: &[&str]| {
+        let mut command = program();
+        command.arg(word).args(more).arg(&one);
+        let output = finish(command, b"");
+        (text(&output.stdout) + &text(&output.stderr), output.status.code())
+    };
+    let (said, code) = check("check", &[]);
+    assert!(code == Some(4) && said.contains("a server serves from it"), "{said}");
+    drop(served.stop());
+    for (word, more) in [("check", &[][..]), ("inspect", &["--data"])] {
+        let (said, code) = check(word, more);
+        assert!(code == Some(0) && said.contains("items       1, 1 of them entries"), "{said}");
+        assert!(said.contains("sound: every record"), "{said}");
+    }
+    let entries = std::fs::read(one.join("entries")).expect("read");
+    let mut hurt = entries.clone();
+    let at = hurt.windows(9).position(|window| window == b"lllllllll").expect("it is there");
+    hurt[at + 1000] ^= 1;
+    std::fs::write(one.join("entries"), &hurt).expect("written");
+    let (said, code) = check("check", &[]);
+    assert!(code == Some(6) && said.contains("the entry of version 1 at"), "{said}");
+    std::fs::write(one.join("entries"), entries).expect("written");
     let (err, code) = refused(&one, &flags("pmem", "in-place"));
     assert!(code == Some(7) && err.contains("serves from persistent memory"), "{err}");
     let (err, code) = refused(&one, &[&flags("pmem", "out-of-place")[..], &["--memory", "128MiB"]].concat());

@@ -19,6 +19,14 @@ struct Seen {
 
 /// Inspects the directory, and reports on it: perhaps of a key, and with a list of its segments.
 pub fn run(dir: &Path, key: Option<&str>, lists: bool, output: &mut Output) -> Result<Exit, Failure> {
+    if let Some(report) = directories::look_served(dir)? {
+        if key.is_some() || lists {
+            let text = "of a directory from which a server serves keys and segments are not listed: start \
+                        it, and inspect it by --address";
+            return Err(Failure::new(Exit::Usage, text));
+        }
+        return directories::show_served(dir, &report, output).map(|()| Exit::Ok);
+    }
     let (mut segments, mut versions) = (BTreeMap::<u32, Seen>::new(), Vec::new());
     let report = directories::look(dir, Look::Live, &mut |at| {
         if lists {
