@@ -1,8 +1,8 @@
 //! The files from which a server of its own serves, in persistent memory: what it is in its next life, too
 //! (`longarm_engine::root`).
 //!
-//! The root appears first, all zero, and is laid out last. So a root that is zero is of a server that never
-//! came to serve, and its files are made anew.
+//! The root appears first, all zero, and is laid out last. So a root that is zero, beside tables that are, is
+//! of a server that never came to serve, and its files are made anew.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,6 +17,8 @@ use crate::durable::directory::{Directory, ENTRIES, INDEX, ROOT};
 use crate::keys::Keys;
 use crate::options::StartError;
 
+/// Bytes that are looked at at once.
+const CHUNK: u64 = 1 << 20;
 /// Where one serves from whose directory has an arena.
 const FROM_MEMORY: &str = "memory, of which its directory has a copy (index_updates in-place)";
 
@@ -58,6 +60,7 @@ impl PersistentData {
         let make = |name: &str, bytes| made(&dir.join(name), bytes);
         let is_laid_out = || Ok::<_, DiskError>(Root::is_laid_out(open(ROOT, layout::BYTES)?.0.memory()));
         if !dir.join(ROOT).exists() || !is_laid_out()? {
+            check_never_served(dir)?;
             make(ROOT, layout::BYTES)?;
             // Without persistent memory nothing large is made.
             is_laid_out()?;
@@ -69,6 +72,35 @@ impl PersistentData {
         let keys = Keys { sum: directory.identity.sum_key, hash: directory.identity.hash_key };
         Ok(PersistentData { root, index, arena, keys, persistence, _directory: directory })
     }
+}
+
+/// Refuses a directory whose root is gone, or empty, though its server came to serve: who writes a first item
+/// stores to a table.
+fn check_never_served(dir: &Path) -> Result<(), DiskError> {
+    let (root, index) = (dir.join(ROOT), dir.join(INDEX));
+    if !index.exists() {
+        return Ok(());
+    }
+    let file = FileMedium::open(&index)?;
+    let mut bytes = vec![0; CHUNK as usize];
+    for at in (0..file.bytes()).step_by(CHUNK as usize) {
+        let chunk = &mut bytes[..CHUNK.min(file.bytes() - at) as usize];
+        file.read(at, chunk).map_err(|error| DiskError::Io {
+            step: "read",
+            path: index.clone(),
+            source: Arc::new(error),
+        })?;
+        if chunk.iter().any(|byte| *byte != 0) {
+            return match root.exists() {
+                false => Err(DiskError::Missing { path: root }),
+                true => {
+                    let what = "it is empty, though the server came to serve: put back a copy".into();
+                    Err(DiskError::Damaged { path: root, what })
+                }
+            };
+        }
+    }
+    Ok(())
 }
 
 /// A new file of zeros.
@@ -92,6 +124,9 @@ fn opened(path: &Path, bytes: u64) -> Result<FileMedium, DiskError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::OpenOptions;
+    use std::os::unix::fs::FileExt;
+
     use longarm_memory::{OwnedWords, Words};
 
     use super::*;
@@ -124,8 +159,18 @@ mod tests {
         assert_eq!(open().expect("opened").arena.memory().load(64), 8);
         let other = refused(open_in(dir.path(), true, 2 * ARENA_BYTES));
         assert!(other.contains("start it with the memory that it had"), "{other}");
+        let write = |name: &str, at: u64, bytes: &[u8]| {
+            let file = OpenOptions::new().write(true).open(dir.path().join(name)).expect("there");
+            file.write_all_at(bytes, at).expect("written");
+        };
+        write(INDEX, INDEX_BYTES - 1, &[7]);
+        write(ROOT, 0, &[0; 8]);
+        assert!(refused(open()).contains("it is empty, though the server came to serve"));
+        std::fs::remove_file(dir.path().join(ROOT)).expect("removed");
+        let lost = refused(open());
+        assert!(lost.contains("root is missing") && lost.contains("though the server kept data"), "{lost}");
         std::fs::remove_file(dir.path().join(INDEX)).expect("removed");
-        assert!(refused(open()).contains("is missing"));
+        assert!(open().is_ok(), "nothing of it is left");
     }
 
     #[test]

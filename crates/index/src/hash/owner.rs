@@ -135,6 +135,8 @@ pub(super) struct IndexState {
 pub(super) struct Retired {
     pub(super) table: Table,
     pub(super) since: Since,
+    /// Bytes of it that were wiped.
+    pub(super) wiped: u64,
 }
 
 /// Since when a table is out of use.

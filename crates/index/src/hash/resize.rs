@@ -33,6 +33,9 @@ const GROWS_FROM: u64 = 4;
 /// Pairs that a writer without room moves at a time.
 const HELP_PAIRS: u64 = 256;
 
+/// Bytes of a table out of place that are wiped at a time.
+const WIPED: u64 = 16 << 20;
+
 /// Bytes for which one thread takes memory at a time, and the most threads.
 const PART: u64 = 32 << 20;
 const THREADS_MAX: usize = 8;
@@ -268,32 +271,40 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         if done == state.live[0].table.id && state.live.len() > 1 {
             let oldest = state.live.remove(0);
             self.republish(&mut state);
-            let retired = Retired { table: oldest.table, since: Since::New };
+            let retired = Retired { table: oldest.table, since: Since::New, wiped: 0 };
             self.retired.lock().expect("retired tables").push(retired);
         }
         Moved::More
     }
 
-    /// Gives back the memory of tables that have been out of use for `quarantine`; returns how many are left.
+    /// Gives back the memory of tables that have been out of use for `quarantine`, a part of a large one at a
+    /// time where it is written to for that; returns how many are left.
     /// One thread calls this, each time with a time that it took after the last call: so whatever a call
     /// found, was out of use by the time that the next one is given, however long anybody was kept from the
     /// processor meanwhile.
     pub fn reclaim(&self, now: Nanos, quarantine: Nanos) -> usize {
         let mut retired = self.retired.lock().expect("retired tables");
-        retired.retain_mut(|Retired { table, since }| {
+        retired.retain_mut(|Retired { table, since, wiped }| {
             match *since {
                 Since::New => *since = Since::Seen,
                 Since::Seen => *since = Since::At(now),
                 Since::At(then) if now.since(then) < quarantine => {}
                 Since::At(_) => {
-                    self.memory.discard(table.base, self.bytes_of(table));
-                    if table.discipline == Discipline::OutOfPlace {
+                    let bytes = self.bytes_of(table);
+                    let doubles = table.discipline == Discipline::OutOfPlace;
+                    // Pages of ordinary memory go back at once; what is persistent is written to.
+                    let part = if doubles { WIPED.min(bytes - *wiped) } else { bytes };
+                    self.memory.discard(table.base + *wiped, part);
+                    if doubles {
                         // The next table here begins with zeros, also after a loss of power.
-                        self.memory.flush(table.base, self.bytes_of(table));
+                        self.memory.flush(table.base + *wiped, part);
                         self.memory.fence();
                     }
-                    self.budget.give(self.bytes_of(table));
-                    return false;
+                    *wiped += part;
+                    if *wiped == bytes {
+                        self.budget.give(bytes);
+                        return false;
+                    }
                 }
             }
             true
