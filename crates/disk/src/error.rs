@@ -118,7 +118,7 @@ pub enum DiskError {
 
 impl DiskError {
     /// What the system says of a step.
-    pub(crate) fn io(step: &'static str, path: &Path, error: impl Into<io::Error>) -> DiskError {
+    pub fn io(step: &'static str, path: &Path, error: impl Into<io::Error>) -> DiskError {
         DiskError::Io { step, path: path.to_path_buf(), source: Arc::new(error.into()) }
     }
 }

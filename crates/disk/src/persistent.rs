@@ -43,9 +43,7 @@ impl PersistentMedium {
         let path = file.path().to_path_buf();
         let mapped = map_persistent(file.file(), file.bytes());
         let (memory, persistence) = mapped.map_err(|error| DiskError::io("map", &path, error))?;
-        if persistence == Persistence::Process && !or_file {
-            return Err(DiskError::NotPersistent { path });
-        }
+        check_outlives(&path, persistence, or_file)?;
         Ok(PersistentMedium { memory, persistence, path, _file: file })
     }
 }
@@ -58,9 +56,15 @@ pub fn persistent_region(file: &FileMedium, or_file: bool) -> Result<(Region, Pe
     // The descriptor is of the same open file, and so of the same lock.
     let region = file.file().try_clone().and_then(|own| Region::persistent(&name, own, file.bytes()));
     let (region, persistence) = region.map_err(|error| DiskError::io("map", path, error))?;
+    check_outlives(path, persistence, or_file)?;
+    Ok((region, persistence))
+}
+
+/// Refuses a file that outlives no loss of power, unless it may stand for one that does.
+fn check_outlives(path: &Path, persistence: Persistence, or_file: bool) -> Result<(), DiskError> {
     match persistence {
         Persistence::Process if !or_file => Err(DiskError::NotPersistent { path: path.to_path_buf() }),
-        _ => Ok((region, persistence)),
+        _ => Ok(()),
     }
 }
 

@@ -9,7 +9,7 @@ use longarm_base::limits::SEGMENT_BYTES;
 use longarm_base::{Csn, EntryRef, Nanos, Term, UnixMillis};
 use longarm_host::Pause;
 use longarm_index::control::Control;
-use longarm_index::hash::{Discipline, Found, Full, LockedPair, NoRoom, Owner, Record, SlotKind};
+use longarm_index::hash::{Discipline, Found, LockedPair, NoRoom, Owner, Record, SlotKind};
 use longarm_memory::{Budget, Hash, OwnedWords, SumKey};
 use longarm_store::progress::ProgressWords;
 use longarm_store::{CreateStoreError, Draft, Store, StoreOptions, Writer};
@@ -17,7 +17,7 @@ use longarm_store::{CreateStoreError, Draft, Store, StoreOptions, Writer};
 use crate::commit::{Commit, Replicated};
 use crate::counts::EngineCounts;
 use crate::entries::Arena;
-use crate::index::{index_options, publisher};
+use crate::index::{index_of, publisher};
 use crate::options::{CreateEngineError, EngineOptions, Eviction};
 use crate::outcome::Short;
 use crate::persistent::root::Root;
@@ -106,8 +106,7 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
         budget: Arc<Budget>,
         options: EngineOptions,
     ) -> Result<Engine<M>, CreateEngineError> {
-        let store_options = store_options(&budget, &options, root.is_some());
-        let store = store_of(arena, budget.clone(), sums.clone(), store_options)?;
+        let store = store_of(arena, budget.clone(), sums.clone(), &options, root.is_some())?;
         let arena = Arena { memory: store.memory().clone() };
         let found_items = options.found_items.min(store.adopted_rooms());
         let room = EngineOptions { found_items, ..options.clone() };
@@ -115,8 +114,7 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
         let charged = if options.term.is_some() { budget.used() } else { 0 };
         budget.give(charged);
         let publish = publisher(control, root.clone());
-        let index = Owner::create(index, arena, sums, budget.clone(), index_options(&room), publish)
-            .map_err(|Full| CreateEngineError::index(&room, &budget))?;
+        let index = index_of(index, arena, publish, sums, budget.clone(), &room)?;
         budget.take_anyway(charged);
         Ok(Engine { root, ..Engine::over(index, store, budget, options) })
     }
@@ -171,16 +169,18 @@ pub(crate) fn store_options(budget: &Budget, options: &EngineOptions, persistent
     }
 }
 
-/// The store with these options: empty, or in a term over what the arena holds.
+/// The store of an engine with these options: empty, or in a term over what the arena holds.
 pub(crate) fn store_of<M: OwnedWords>(
     arena: M,
     budget: Arc<Budget>,
     sums: SumKey,
-    options: StoreOptions,
+    options: &EngineOptions,
+    persistent: bool,
 ) -> Result<Store<M>, CreateStoreError> {
+    let store_options = store_options(&budget, options, persistent);
     match options.term {
-        Term::ZERO => Store::create(arena, budget, options, sums),
-        _ => Store::adopt(arena, budget, options, sums),
+        None => Store::create(arena, budget, store_options, sums),
+        Some(_) => Store::adopt(arena, budget, store_options, sums),
     }
 }
 

@@ -3,11 +3,26 @@
 use std::sync::Arc;
 
 use longarm_index::control::Control;
-use longarm_index::hash::{self, Geometry, SlotKind};
-use longarm_memory::OwnedWords;
+use longarm_index::hash::{self, Geometry, Owner, SlotKind};
+use longarm_memory::{Budget, OwnedWords, SumKey};
 
-use crate::options::EngineOptions;
+use crate::entries::Arena;
+use crate::options::{CreateEngineError, EngineOptions};
 use crate::persistent::root::Root;
+
+/// Creates an empty index by these options; every geometry is published.
+pub(crate) fn index_of<M: OwnedWords>(
+    memory: M,
+    arena: Arena<M>,
+    publish: impl Fn(&Geometry) + Send + Sync + 'static,
+    sums: SumKey,
+    budget: Arc<Budget>,
+    options: &EngineOptions,
+) -> Result<Owner<M, Arena<M>>, CreateEngineError> {
+    let limit = budget.limit();
+    Owner::create(memory, arena, sums, budget, index_options(options), publish)
+        .map_err(|hash::Full| CreateEngineError::Index { expected: options.expected_items, memory: limit })
+}
 
 /// The options of the index.
 pub(crate) fn index_options(options: &EngineOptions) -> hash::Options {

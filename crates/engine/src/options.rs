@@ -2,7 +2,7 @@
 
 use longarm_base::{Nanos, Term};
 use longarm_index::hash::{Discipline, SlotKind};
-use longarm_memory::{Budget, Mapped};
+use longarm_memory::Mapped;
 
 /// How a write is treated when memory is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -54,11 +54,4 @@ pub enum CreateEngineError {
     /// The arena could not be laid out.
     #[error("cannot lay out the arena: {0}")]
     Arena(#[from] longarm_store::CreateStoreError),
-}
-
-impl CreateEngineError {
-    /// The first table does not fit.
-    pub(crate) fn index(options: &EngineOptions, budget: &Budget) -> CreateEngineError {
-        CreateEngineError::Index { expected: options.expected_items, memory: budget.limit() }
-    }
 }

@@ -23,16 +23,16 @@ use std::sync::Arc;
 use longarm_base::{Csn, EntryRef, Mutant, Term};
 use longarm_host::observe::WATCHED;
 use longarm_index::control::Control;
-use longarm_index::hash::{Found, Full, NoRoom, Owner, SlotKind};
+use longarm_index::hash::{Found, NoRoom, Owner, SlotKind};
 use longarm_memory::{Budget, Hash, OwnedWords, SumKey};
 use longarm_store::object::set_superseded;
 use longarm_store::segment::Line;
 use longarm_store::segment::layout::segment_of;
 use longarm_store::{ArenaView, Entry, EntryKind, Populated, Settled, SettledWatcher};
 
-use crate::engine::{Engine, store_of, store_options};
+use crate::engine::{Engine, store_of};
 use crate::entries::Arena;
-use crate::index::{index_options, publisher};
+use crate::index::{index_of, publisher};
 use crate::newest::record_of;
 use crate::options::{CreateEngineError, EngineOptions};
 use crate::recover::prefetch::{Prefetch, TOGETHER};
@@ -92,9 +92,7 @@ impl<M: OwnedWords + Clone + 'static> Standby<M> {
         options: &EngineOptions,
     ) -> Result<Standby<M>, CreateEngineError> {
         let arena = Arena { memory: arena };
-        let (publish, index_options) = (publisher(control, None), index_options(options));
-        let index = Owner::create(index, arena.clone(), sums, budget.clone(), index_options, publish)
-            .map_err(|Full| CreateEngineError::index(options, &budget))?;
+        let index = index_of(index, arena.clone(), publisher(control, None), sums, budget.clone(), options)?;
         let built = Built {
             prefetch: Prefetch::of(&index),
             index,
@@ -116,8 +114,7 @@ impl<M: OwnedWords + Clone + 'static> Standby<M> {
     ) -> Result<(Engine<M>, Recovered), CreateEngineError> {
         let Standby { settled, built, .. } = self;
         let budget = built.budget.clone();
-        let store_options = store_options(&budget, &options, false);
-        let mut store = store_of(built.arena.memory.clone(), budget.clone(), sums, store_options)?;
+        let mut store = store_of(built.arena.memory.clone(), budget.clone(), sums, &options, false)?;
         store.presume(&settled, |segment| built.live(segment));
         Ok((Engine::over(built.index, store, budget, options), built.found))
     }

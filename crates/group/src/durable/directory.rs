@@ -17,6 +17,8 @@ use crate::vote_store::{FileVoteStore, Promise, VoteStore, make_dir, signed};
 
 /// The name of the file that says whose directory it is.
 pub(super) const IDENTITY: &str = "identity";
+/// The key of its checksum, which guards against damage, not against people.
+const SUM_KEY: u64 = 0x6964_656E_7469_7479;
 /// The name of the root, in the directory of a server that serves from persistent memory (`served.rs`).
 pub(super) const ROOT: &str = "root";
 /// The names of its tables and of its entries.
@@ -24,8 +26,6 @@ pub(super) const INDEX: &str = "index";
 pub(super) const ENTRIES: &str = "entries";
 /// Where such a server serves from.
 const FROM_PERSISTENT: &str = "persistent memory (durability pmem, index_updates out-of-place)";
-/// The key of its checksum, which guards against damage, not against people.
-const SUM_KEY: u64 = 0x6964_656E_7469_7479;
 
 /// The only replica of its group.
 const ONLY: ReplicaId = ReplicaId(0);
@@ -71,7 +71,7 @@ pub(crate) struct Directory {
     pub(super) dir: PathBuf,
     pub identity: Identity,
     medium: u64,
-    pub(super) kind: MediumKind,
+    kind: MediumKind,
     /// Its lock keeps other processes out.
     _identity: File,
 }

@@ -6,7 +6,6 @@
 use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use longarm_base::{Csn, EntryRef, Nanos};
 use longarm_disk::DiskError;
@@ -104,7 +103,7 @@ fn begun(
         populate: false,
         hash_key,
         eviction: Eviction::None,
-        quarantine: Nanos(Duration::from_secs(1).as_nanos() as u64),
+        quarantine: Nanos::from_millis(1_000),
         term: None,
         progress: None,
     };

@@ -1,5 +1,5 @@
 //! The files from which a server of its own serves, in persistent memory: what it is in its next life, too
-//! (`longarm_engine::root`).
+//! (`longarm_engine::persistent::root`).
 //!
 //! The root appears first, all zero, and is laid out last. So a root that is zero, beside tables that are, is
 //! of a server that never came to serve, and its files are made anew.
@@ -85,11 +85,7 @@ fn check_never_served(dir: &Path) -> Result<(), DiskError> {
     let mut bytes = vec![0; CHUNK as usize];
     for at in (0..file.bytes()).step_by(CHUNK as usize) {
         let chunk = &mut bytes[..CHUNK.min(file.bytes() - at) as usize];
-        file.read(at, chunk).map_err(|error| DiskError::Io {
-            step: "read",
-            path: index.clone(),
-            source: Arc::new(error),
-        })?;
+        file.read(at, chunk).map_err(|error| DiskError::io("read", &index, error))?;
         if chunk.iter().any(|byte| *byte != 0) {
             return match root.exists() {
                 false => Err(DiskError::Missing { path: root }),
@@ -106,7 +102,7 @@ fn check_never_served(dir: &Path) -> Result<(), DiskError> {
 /// A new file of zeros.
 fn made(path: &Path, bytes: u64) -> Result<(), DiskError> {
     let mut file = FileMedium::create(path, bytes)?;
-    file.appear().map_err(|error| DiskError::Io { step: "make", path: path.into(), source: Arc::new(error) })
+    file.appear().map_err(|error| DiskError::io("make", path, error))
 }
 
 /// A file that is there, of so many bytes.
