@@ -44,7 +44,9 @@ const STEPS: &[Step] = &[
     },
     // What CI has of the specifications: all mutants, and instances that take seconds.
     Step { beside: true, ..xtask("spec", &["spec"]) },
-    xtask("sim", &["sim", "--ci"]),
+    // In its worlds nothing depends on what else runs.
+    Step { beside: true, ..xtask("sim", &["sim", "--ci"]) },
+    xtask("mutants", &["sim", "--mutants", "--by-tests"]),
     xtask("torture", &["torture", "--ci"]),
     xtask("rdma", &["rdma"]),
 ];

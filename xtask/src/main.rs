@@ -20,8 +20,7 @@ use std::process::ExitCode;
 
 const HELP: &str = "\
 cargo x ci [--without STEP]...  run every check, with times
-                                (fmt, tidy, clippy, tests, doc, release, man, spec, sim, torture,
-                                rdma)
+                                (fmt, tidy, clippy, tests, man, doc, spec, sim, mutants, torture, rdma)
 cargo x compare [OPTION]...     measure a group of three beside Redis with replicas and three etcd; options
                                 as of `longarm bench`; needs both (scripts/setup.sh peers group)
 cargo x sim [--scenario S] [--seeds A..B]

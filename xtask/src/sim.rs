@@ -5,13 +5,14 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::builds::{cargo, status};
-use crate::mutants::{self, Finders};
+use crate::mutants::{self, By, Finders};
 
 /// Seeds of each scenario that CI always runs, and how many new ones: about a minute and a half on two cores.
 const FIXED: &str = "0..12";
 const FRESH: u64 = 6;
 
-/// Runs the simulator; `Ok(true)` if nothing was violated. `--ci`: the seeds of CI, and the mutants.
+/// Runs the simulator; `Ok(true)` if nothing was violated. `--ci`: the seeds of CI, and the mutants that the
+/// simulator finds; none of it keeps time. `--mutants --by-tests`: the others.
 pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
     match args {
         ["--ci"] => {
@@ -20,12 +21,13 @@ pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
             // One build for all, and mutants say nothing if the program that has none is not sound.
             let finders = Finders::build(root, &[])?;
             let sound = |seeds| status(finders.simulator("none").args(["--seeds", seeds]));
-            Ok(sound(FIXED)? && sound(&fresh)? && mutants::run(&finders)?)
+            Ok(sound(FIXED)? && sound(&fresh)? && mutants::run(&finders, &[By::Simulator])?)
         }
+        ["--mutants", "--by-tests"] => mutants::run(&Finders::build(root, &[])?, &[By::Tests]),
         ["--mutants", only @ ..] => {
             let finders = Finders::build(root, only)?;
             let sound = || status(finders.simulator("none").args(["--seeds", "0..5"]));
-            Ok((!only.is_empty() || sound()?) && mutants::run(&finders)?)
+            Ok((!only.is_empty() || sound()?) && mutants::run(&finders, &[By::Simulator, By::Tests])?)
         }
         args => {
             let mut simulator = cargo();
@@ -55,10 +57,10 @@ fn what_ships_has_nothing_of_the_lab() {
         assert_eq!(line(&program, package), None, "{program}");
     }
     let without = |package, feature| line(&program, package).is_some_and(|line| !line.contains(feature));
-    assert!(without("longarm-host", "observe") && without("longarm-memory", "recycle"), "{program}");
+    assert!(without("longarm-host", "observe") && without("longarm-memory", "simulated"), "{program}");
     assert!(!program.contains("mutants"), "{program}");
     let simulator = features("longarm-sim");
     let with = |package, feature| line(&simulator, package).is_some_and(|line| line.contains(feature));
-    assert!(with("longarm-host", "observe") && with("longarm-memory", "recycle"), "{simulator}");
+    assert!(with("longarm-host", "observe") && with("longarm-memory", "simulated"), "{simulator}");
     assert!(line(&simulator, "corosensei").is_some(), "{simulator}");
 }

@@ -76,18 +76,13 @@ fn the_server_and_the_clients_that_ship_run_and_the_seed_decides() {
     assert_ne!(seen.0, three_clients(2).0);
 }
 
+/// `cargo x sim --ci` runs more seeds, on all cores.
 #[test]
-fn every_scenario_has_seeds_without_a_violation_and_a_seed_decides() {
+fn every_scenario_has_a_seed_without_a_violation_and_a_seed_decides() {
     for scenario in SCENARIOS {
-        for seed in 0..8 {
-            let report = run::run(scenario, seed);
-            assert_eq!(report.violation, None, "cargo x sim --scenario {} --seeds {seed}", scenario.name);
-            assert!(
-                seed > 0 || report == run::run(scenario, seed),
-                "{}: once more is the same",
-                scenario.name
-            );
-        }
+        let report = run::run(scenario, 0);
+        assert_eq!(report.violation, None, "cargo x sim --scenario {} --seeds 0", scenario.name);
+        assert_eq!(report, run::run(scenario, 0), "{}: once more is the same", scenario.name);
     }
 }
 

@@ -363,7 +363,8 @@ fn occupied(header: &Header) -> impl Iterator<Item = usize> + use<> {
 /// Has several threads go over all pairs of a table, each over a part at a time. The first error counts.
 fn each_part<X: Send>(table: &Table, go: impl Fn(Range<u64>) -> Result<(), X> + Sync) -> Result<(), X> {
     let (next, failed) = (AtomicU64::new(0), Mutex::new(None));
-    longarm_host::at_once(longarm_host::cores().min(THREADS_MAX), |_| {
+    let parts = table.pairs.div_ceil(PART).min(THREADS_MAX as u64) as usize;
+    longarm_host::at_once(longarm_host::cores().min(parts), |_| {
         loop {
             // Relaxed: the thread that draws a number does that part.
             let from = next.fetch_add(PART, Ordering::Relaxed);
