@@ -349,8 +349,8 @@ const MUTANTS: &[(&str, Finder)] = &[
         "LeaveHidden",
         Test("longarm-index", "hash::tests::images::what_was_acknowledged_or_seen_outlives_a_loss_of_power"),
     ),
-    ("ForgetLines", Test("longarm-engine", LIVES)),
-    ("SealLines", Test("longarm-engine", LIVES)),
+    ("ForgetLines", Sim("pmem", 0)),
+    ("SealLines", Sim("pmem", 0)),
     ("ForgetGeometry", Test("longarm-engine", LIVES)),
     (
         "MoveUnnoted",
@@ -360,6 +360,7 @@ const MUTANTS: &[(&str, Finder)] = &[
         ),
     ),
     ("DrawAgain", Test("longarm-engine", LIVES)),
+    ("RunAhead", Test("longarm-group", "clock::tests::a_calendar_that_is_a_little_ahead_is_waited_for")),
     ("ListFirst", Test("longarm-backup", BETWEEN_STEPS)),
     ("LetGoUncopied", Test("longarm-backup", BETWEEN_STEPS)),
     ("TakeBeyond", Test("longarm-backup", "tests::model::what_is_above_its_version_is_left_out")),

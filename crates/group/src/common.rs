@@ -186,6 +186,11 @@ struct Life {
     held: AtomicBool,
 }
 
+/// How far ahead times may be told to be persistent: for some heartbeats.
+fn calendar_ahead(options: &CoreOptions) -> Duration {
+    options.lease * 2
+}
+
 /// An engine over what the arena holds, with an empty index.
 fn engine(
     options: &CoreOptions,
@@ -223,15 +228,17 @@ impl Core {
         let (engine, found) =
             Engine::persistent(memory, control, sums, budget, options.engine(keys.hash, None))?;
         let calendar = engine.root.as_ref().expect("persistent memory has a root").calendar();
-        let core = Core::new(options, Clock::start(calendar), lent, boot, keys.sum, engine);
+        let clock = Clock::start_after(calendar, calendar_ahead(&options));
+        let core = Core::new(options, clock, lent, boot, keys.sum, engine);
         Ok((Core { data: Some(data), ..core }, found))
     }
 
-    /// Lets the present time be told to clients, where that must be persistent. One thread calls it, twice a
-    /// second at least.
-    pub fn keep_calendar(&self, times: Timestamps) {
+    /// Lets the present time be told to clients, where that must be persistent. One thread calls it before
+    /// the server serves, and then at each heartbeat: the calendar stands still if that is late.
+    pub fn keep_calendar(&self) {
         if let Some(root) = &self.engine.root {
-            root.keep_calendar(times.unix);
+            let ahead = calendar_ahead(&self.options).as_millis() as u64;
+            self.clock.stand_before(root.keep_calendar(self.clock.calendar().1, ahead));
         }
     }
 

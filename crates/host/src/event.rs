@@ -290,13 +290,16 @@ pub enum ReplicaStep {
     Committed,
     /// A worker changed the index by an entry, and has not said that the entry is applied.
     Showing,
+    /// A thread of a server that serves from persistent memory waits for what it wrote back. It may hold
+    /// locks.
+    WrittenBack,
 }
 
 impl ReplicaStep {
     /// The steps within what threads do all the time.
     pub const TURNS: [ReplicaStep; 3] = [ReplicaStep::Copied, ReplicaStep::Took, ReplicaStep::Beating];
 
-    /// All other steps.
+    /// All other steps of replicas.
     pub const ALL: [ReplicaStep; 15] = [
         ReplicaStep::Fetched,
         ReplicaStep::Completed,

@@ -1,40 +1,25 @@
 //! Memory behind a cache, which loses what was not written back when the power goes: for long runs, of which
 //! a [`Journal`](crate::Journal) would remember too much.
 //!
-//! The rules are those of [`Images`](crate::Images), and chance makes one image of all that there may be.
 //! When the power goes is set beforehand, by the number of the store; whoever stores then is unwound, and
 //! nothing is stored any more.
 
-use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 use std::sync::Mutex;
 
-use longarm_base::limits::LINE;
 use longarm_base::random::SplitMix64;
 
+use crate::cache::{Cache, Pages};
 use crate::words::{OwnedWords, Words};
-
-/// Stores of a line that the cache keeps at most: the oldest of more is written back.
-const KEPT: usize = 8;
 
 /// What unwinds the thread that stores when the power goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PowerLost;
 
-#[derive(Default)]
-struct Line {
-    /// Stores that are not persistent, the oldest first.
-    stores: Vec<(u64, u64)>,
-    /// How many of them are on their way back.
-    flushed: usize,
-}
-
 struct State {
     /// What a load sees.
     words: Vec<u64>,
-    /// What a loss of power leaves for sure.
-    persistent: Vec<u64>,
-    open: BTreeMap<u64, Line>,
+    cache: Cache,
     /// Stores until the power goes.
     left: Option<u64>,
     is_lost: bool,
@@ -48,8 +33,8 @@ pub struct Cached {
 impl Cached {
     /// Memory of these words, all of them persistent.
     pub fn of(words: Vec<u64>) -> Cached {
-        let (persistent, open) = (words.clone(), BTreeMap::new());
-        Cached { state: Mutex::new(State { words, persistent, open, left: None, is_lost: false }) }
+        let cache = Cache::over(Pages::of(&words));
+        Cached { state: Mutex::new(State { words, cache, left: None, is_lost: false }) }
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -66,16 +51,11 @@ impl Cached {
         self.state().is_lost
     }
 
-    /// What was left: of each line all that was sure, and by chance some of the stores since, in their
-    /// order.
+    /// What was left, by chance.
     pub fn left_by(&self, random: &mut SplitMix64) -> Vec<u64> {
         let state = self.state();
-        let mut words = state.persistent.clone();
-        for line in state.open.values() {
-            let kept = random.below(line.stores.len() as u64 + 1) as usize;
-            line.stores[..kept].iter().for_each(|&(at, word)| words[at as usize] = word);
-        }
-        words
+        let left = state.cache.left_by(random);
+        (0..state.words.len() as u64).map(|word| left.load(word * 8)).collect()
     }
 }
 
@@ -93,17 +73,10 @@ impl State {
     }
 
     fn store(&mut self, at: u64, word: u64) -> u64 {
-        let at = at / 8;
-        let before = self.words[at as usize];
+        let before = self.words[(at / 8) as usize];
         if self.has_power() {
-            self.words[at as usize] = word;
-            let line = self.open.entry(at * 8 / LINE).or_default();
-            line.stores.push((at, word));
-            if line.stores.len() > KEPT {
-                let (at, word) = line.stores.remove(0);
-                self.persistent[at as usize] = word;
-                line.flushed = line.flushed.saturating_sub(1);
-            }
+            self.words[(at / 8) as usize] = word;
+            self.cache.store(at, word);
         }
         before
     }
@@ -166,23 +139,14 @@ impl OwnedWords for Cached {
     }
 
     fn flush(&self, at: u64, len: u64) {
-        let mut state = self.state();
-        for (_, line) in state.open.range_mut(at / LINE..(at + len).div_ceil(LINE)) {
-            line.flushed = line.stores.len();
-        }
+        self.state().cache.flush(at, len);
     }
 
     fn fence(&self) {
         let state = &mut *self.state();
-        if state.is_lost {
-            return;
+        if !state.is_lost {
+            state.cache.fence();
         }
-        let persistent = &mut state.persistent;
-        state.open.retain(|_, line| {
-            line.stores.drain(..line.flushed).for_each(|(at, word)| persistent[at as usize] = word);
-            line.flushed = 0;
-            !line.stores.is_empty()
-        });
     }
 }
 

@@ -17,14 +17,17 @@
 
 mod budget;
 mod bytes;
+mod cache;
 mod cached;
 mod checksum;
 mod copied;
 mod counted;
+#[cfg(feature = "simulated")]
+mod dimm;
 mod image;
 mod journal;
 mod mapped;
-#[cfg(feature = "recycle")]
+#[cfg(feature = "simulated")]
 mod marks;
 mod part;
 mod persistent;
@@ -34,13 +37,16 @@ mod words;
 
 pub use budget::Budget;
 pub use bytes::{bytes_equal, short_equal};
+pub use cache::Pages;
 pub use cached::{Cached, PowerLost};
 pub use checksum::{Hash, HashKey, SumKey};
 pub use copied::CopiedWords;
 pub use counted::{Counted, PersistentWrites};
+#[cfg(feature = "simulated")]
+pub use dimm::Dimm;
 pub use image::Images;
 pub use journal::{Cut, Journal};
-#[cfg(feature = "recycle")]
+#[cfg(feature = "simulated")]
 pub use mapped::recycle::recycling;
 pub use mapped::{HUGE_PAGE, Mapped, ReadOnly};
 pub use part::{JournalPart, Part};

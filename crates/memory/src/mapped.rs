@@ -5,13 +5,15 @@
 //! (2) The mapping outlives every `Mapped`/`ReadOnly` of it (they hold it alive).
 //! (3) Bounds are checked on every access; the length of a mapping never changes.
 
-#[cfg(feature = "recycle")]
+#[cfg(feature = "simulated")]
 pub(crate) mod recycle;
 mod write_back;
 
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+#[cfg(feature = "simulated")]
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -20,7 +22,9 @@ use rustix::io::Errno;
 use rustix::thread::futex;
 use rustix::time::Timespec;
 
-#[cfg(feature = "recycle")]
+#[cfg(feature = "simulated")]
+use crate::dimm::Dimm;
+#[cfg(feature = "simulated")]
 use crate::marks::{PAGE, WrittenPages};
 use crate::prefetch::prefetch_at;
 use crate::words::{OwnedWords, Words};
@@ -52,8 +56,11 @@ pub(crate) struct Mapping {
     /// The memory file behind it, if it is asked which pages were never written.
     file: Option<Arc<OwnedFd>>,
     /// It is used again, and so it knows itself which pages were written.
-    #[cfg(feature = "recycle")]
+    #[cfg(feature = "simulated")]
     marks: Option<WrittenPages>,
+    /// The module of persistent memory that it is of, and where it begins there.
+    #[cfg(feature = "simulated")]
+    pub(crate) dimm: OnceLock<(Arc<Dimm>, u64)>,
 }
 
 // SAFETY: the mapping is plain shared memory; every access below is atomic or opaque, from any thread.
@@ -77,8 +84,10 @@ impl Mapping {
             huge,
             pinned: AtomicBool::new(false),
             file: None,
-            #[cfg(feature = "recycle")]
+            #[cfg(feature = "simulated")]
             marks: None,
+            #[cfg(feature = "simulated")]
+            dimm: OnceLock::new(),
         }
     }
 
@@ -89,7 +98,7 @@ impl Mapping {
     }
 
     /// The same; it is used again. Its pages stay, and are of one size.
-    #[cfg(feature = "recycle")]
+    #[cfg(feature = "simulated")]
     pub(crate) fn marked(mut self, marks: WrittenPages) -> Mapping {
         self.huge = false;
         self.marks = Some(marks);
@@ -97,7 +106,7 @@ impl Mapping {
     }
 
     /// The memory file behind it, if it is a memory file's.
-    #[cfg(feature = "recycle")]
+    #[cfg(feature = "simulated")]
     pub(crate) fn file(&self) -> Option<&Arc<OwnedFd>> {
         self.file.as_ref()
     }
@@ -105,9 +114,21 @@ impl Mapping {
     /// So many bytes from there on were written, or are about to be.
     #[inline(always)]
     fn mark(&self, _at: u64, _len: usize) {
-        #[cfg(feature = "recycle")]
+        #[cfg(feature = "simulated")]
         if let Some(marks) = &self.marks {
             marks.mark(_at, _len as u64);
+        }
+    }
+
+    /// So many bytes from there on were stored.
+    #[inline(always)]
+    fn stored(&self, _at: u64, _len: usize) {
+        #[cfg(feature = "simulated")]
+        if let Some((dimm, from)) = self.dimm.get() {
+            for at in (_at.._at + _len as u64).step_by(8) {
+                // Relaxed: what is simulated is of one thread.
+                dimm.store(from + at, u64::from_le(self.word(at).load(Ordering::Relaxed)));
+            }
         }
     }
 
@@ -214,6 +235,7 @@ impl Mapping {
             // Release: the store rule of the crate; pairs with the Acquire of Words::load.
             last.store(u64::from_le_bytes(word), Ordering::Release);
         }
+        self.stored(at, bytes.len());
     }
 
     /// Whole pages go back to the system, the edges are zeroed word by word.
@@ -224,10 +246,12 @@ impl Mapping {
         let to = ((at + len) / self.page * self.page).max(from);
         // Release: the store rule of the crate; pairs with the Acquire of Words::load.
         let zero = |range: std::ops::Range<u64>| {
-            range.step_by(8).for_each(|word| self.word(word).store(0, Ordering::Release))
+            let (from, len) = (range.start, range.end.saturating_sub(range.start));
+            range.step_by(8).for_each(|word| self.word(word).store(0, Ordering::Release));
+            self.stored(from, len as usize);
         };
         zero(at..from);
-        #[cfg(feature = "recycle")]
+        #[cfg(feature = "simulated")]
         if let Some(marks) = &self.marks {
             let mut from = from;
             // Without a whole page both are the range's end, in the middle of a page.
@@ -293,7 +317,7 @@ impl Mapping {
     }
 
     fn next_written(&self, at: u64) -> u64 {
-        #[cfg(feature = "recycle")]
+        #[cfg(feature = "simulated")]
         if let Some(marks) = self.marks.as_ref().filter(|_| at < self.len as u64) {
             let page = at - at % self.page;
             return marks.next(page, self.len as u64).map_or(self.len as u64, |next| next.max(at));
@@ -317,7 +341,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        #[cfg(feature = "recycle")]
+        #[cfg(feature = "simulated")]
         if self.marks.is_some() && self.is_kept() {
             return;
         }
@@ -467,7 +491,8 @@ impl OwnedWords for Mapped {
     fn store(&self, at: u64, word: u64) {
         self.0.mark(at, 8);
         // Release: pairs with the Acquire of Words::load.
-        self.0.word(at).store(word.to_le(), Ordering::Release)
+        self.0.word(at).store(word.to_le(), Ordering::Release);
+        self.0.stored(at, 8);
     }
 
     #[inline(always)]
@@ -477,7 +502,7 @@ impl OwnedWords for Mapped {
         self.0
             .word(at)
             .compare_exchange(expected.to_le(), new.to_le(), Ordering::AcqRel, Ordering::Acquire)
-            .map(|_| ())
+            .map(|_| self.0.stored(at, 8))
             .map_err(u64::from_le)
     }
 
@@ -485,7 +510,9 @@ impl OwnedWords for Mapped {
     fn fetch_add(&self, at: u64, more: u64) -> u64 {
         self.0.mark(at, 8);
         // AcqRel: as compare_exchange.
-        self.0.word(at).fetch_add(more, Ordering::AcqRel)
+        let before = self.0.word(at).fetch_add(more, Ordering::AcqRel);
+        self.0.stored(at, 8);
+        before
     }
 
     #[inline]
@@ -503,6 +530,10 @@ impl OwnedWords for Mapped {
 
     fn flush(&self, at: u64, len: u64) {
         self.0.check(at & !63, (len + (at & 63)) as usize);
+        #[cfg(feature = "simulated")]
+        if let Some((dimm, from)) = self.0.dimm.get() {
+            dimm.flush(from + at, len);
+        }
         for line in (at & !63..at + len).step_by(64) {
             // SAFETY: a line inside our mapping.
             unsafe { write_back::line(self.0.base().add(line as usize)) };
@@ -510,6 +541,10 @@ impl OwnedWords for Mapped {
     }
 
     fn fence(&self) {
+        #[cfg(feature = "simulated")]
+        if let Some((dimm, _)) = self.0.dimm.get() {
+            dimm.fence();
+        }
         write_back::fence();
     }
 }

@@ -3,12 +3,19 @@
 
 use std::fs::File;
 use std::ptr::null_mut;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
+#[cfg(feature = "simulated")]
+use crate::cache::Pages;
+#[cfg(feature = "simulated")]
+use crate::dimm::Dimm;
 use crate::mapped::{Mapped, Mapping};
 use crate::region::{Region, SMALL_PAGE};
+#[cfg(feature = "simulated")]
+use crate::words::OwnedWords;
 
 /// What a file that is mapped outlives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,7 +44,7 @@ pub fn map_persistent(file: &File, bytes: u64) -> std::io::Result<(Mapped, Persi
     // SAFETY: the mapping is live, of this extent, and nobody else's. That its file does not shrink is the
     // caller's word.
     let mapping = unsafe { Mapping::new(base.cast(), len, SMALL_PAGE, false) };
-    Ok((Mapped(std::sync::Arc::new(mapping)), persistence))
+    Ok((Mapped(Arc::new(mapping)), persistence))
 }
 
 /// Maps a file of so many bytes for this process alone: what is stored goes nowhere.
@@ -48,7 +55,7 @@ pub fn map_private_copy(file: &File, bytes: u64) -> std::io::Result<Mapped> {
         unsafe { mmap(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE, file, 0) }?;
     // SAFETY: as in `map_persistent`.
     let mapping = unsafe { Mapping::new(base.cast(), len, SMALL_PAGE, false) };
-    let memory = Mapped(std::sync::Arc::new(mapping));
+    let memory = Mapped(Arc::new(mapping));
     // No page is to go back: the file would show through again.
     memory.pin();
     Ok(memory)
@@ -61,5 +68,68 @@ impl Region {
         let (memory, persistence) = map_persistent(&file, bytes)?;
         memory.pin();
         Ok((Region::over(name, file.into(), memory), persistence))
+    }
+}
+
+#[cfg(feature = "simulated")]
+impl Region {
+    /// Makes this region, which is new, the part of a module that begins there: it holds what the module
+    /// does.
+    pub fn of_dimm(&self, dimm: &Arc<Dimm>, from: u64, words: &Pages) {
+        let bytes = self.bytes();
+        let within = words.words().skip_while(|(at, _)| *at < from).take_while(|(at, _)| *at - from < bytes);
+        within.for_each(|(at, word)| self.memory().store(at - from, word));
+        assert!(self.memory().0.dimm.set((dimm.clone(), from)).is_ok(), "a region is of one module");
+    }
+}
+
+#[cfg(all(test, feature = "simulated"))]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use longarm_base::random::SplitMix64;
+
+    use super::*;
+    use crate::region::{Backing, RegionOptions};
+    use crate::words::Words;
+
+    const BYTES: u64 = 1 << 16;
+
+    fn regions(dimm: &Arc<Dimm>, words: &Pages) -> [Region; 2] {
+        [0, BYTES].map(|from| {
+            let options = RegionOptions { name: "part".into(), bytes: BYTES, backing: Backing::Memory };
+            let region = Region::create(&options).expect("memory");
+            region.of_dimm(dimm, from, words);
+            region
+        })
+    }
+
+    #[test]
+    fn regions_keep_what_was_written_back_and_perhaps_the_rest() {
+        let words = Pages::of(&[5]);
+        let dimm = Dimm::new(words.clone(), || {});
+        let [first, second] = regions(&dimm, &words);
+        let (first, second) = (first.memory(), second.memory());
+        assert_eq!((first.load(0), second.load(0)), (5, 0));
+        first.copy_in(64, &[1; 16]);
+        second.store(8, 2);
+        first.flush(64, 16);
+        // A fence is of both.
+        second.flush(8, 8);
+        second.fence();
+        assert_eq!(second.fetch_add(8, 1), 2);
+        assert_eq!(first.compare_exchange(0, 5, 6), Ok(()));
+        first.discard(64, 8);
+        let mut random = SplitMix64::new(1);
+        let mut left = || {
+            let left = dimm.left_by(&mut random);
+            [0, 64, 72, BYTES + 8].map(|at| left.load(at))
+        };
+        let word = u64::from_le_bytes([1; 8]);
+        let all: BTreeSet<_> = (0..200).map(|_| left()).collect();
+        let may_be = [5, 6].iter().flat_map(|first| {
+            [word, 0].into_iter().flat_map(move |copied| [2, 3].map(|last| [*first, copied, word, last]))
+        });
+        assert_eq!(all, may_be.collect());
     }
 }

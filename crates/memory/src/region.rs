@@ -14,7 +14,7 @@ use std::sync::Arc;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-#[cfg(feature = "recycle")]
+#[cfg(feature = "simulated")]
 use crate::mapped::recycle;
 use crate::mapped::{HUGE_PAGE, Mapped, Mapping, ReadOnly};
 
@@ -94,7 +94,7 @@ impl Region {
     pub fn create(options: &RegionOptions) -> Result<Region, RegionError> {
         match &options.backing {
             // Memory that is used again knows what was written by its file.
-            Backing::Private if !cfg!(feature = "recycle") => Region::private(options),
+            Backing::Private if !cfg!(feature = "simulated") => Region::private(options),
             Backing::Memory | Backing::SmallPages | Backing::Private => Region::memfd(options, false),
             Backing::HugePages => Region::memfd(options, true),
             Backing::HugePagesIfAvailable => {
@@ -116,7 +116,7 @@ impl Region {
         };
         let page = if huge { HUGE_PAGE } else { SMALL_PAGE };
         let bytes = options.bytes.next_multiple_of(page);
-        #[cfg(feature = "recycle")]
+        #[cfg(feature = "simulated")]
         if let Some(region) = Region::recycled(options, bytes).filter(|_| !huge) {
             return Ok(region);
         }
@@ -138,7 +138,7 @@ impl Region {
         };
         let file = Arc::new(file);
         let mapping = map_own(&options.name, &file, bytes, pages)?.over(Arc::clone(&file));
-        #[cfg(feature = "recycle")]
+        #[cfg(feature = "simulated")]
         let mapping = match recycle::marks(bytes).filter(|_| !huge) {
             Some(marks) => mapping.marked(marks),
             None => mapping,
@@ -152,7 +152,7 @@ impl Region {
     }
 
     /// A region over memory that another one had; its file has the name of the first.
-    #[cfg(feature = "recycle")]
+    #[cfg(feature = "simulated")]
     fn recycled(options: &RegionOptions, bytes: u64) -> Option<Region> {
         let mapping = recycle::take(bytes)?;
         let file = Arc::clone(mapping.file()?);

@@ -278,7 +278,7 @@ fn memory_without_a_file_is_given_to_nobody() {
     assert!((0..8192).step_by(8).all(|at| region.memory().load(at) == 0));
     region.memory().store(8184, 7);
     assert_eq!(region.memory().load(8184), 7);
-    if !cfg!(feature = "recycle") {
+    if !cfg!(feature = "simulated") {
         let refused = region.file().err().map(|error| error.to_string());
         assert_eq!(refused.as_deref(), Some("region own has no file to pass to a peer"));
         assert!(region.read_only_file().is_err());

@@ -46,9 +46,9 @@ pub use longarm_engine::recover::RESTORE_ENTRY;
 pub use longarm_fabric::Member;
 pub use longarm_group::{
     Changed, Contents, DataOptions, DirectoryReport, DiskSource, DiskStats, Durability, Durable, EntryAt,
-    FileVoteStore, FollowerStats, GroupOptions, GroupStats, Held, KeepUp, Log, LogLine, Look, LookError,
-    Moved, Notice, Operator, OrderError, Promise, ReplicaDirectory, ReplicaDisk, Scrubbing, ServedReport,
-    StartError, TakeoverStats, Vault, Versions, VoteStore, look, look_served,
+    FileVoteStore, FollowerStats, GroupOptions, GroupStats, Held, KeepUp, Keys, Log, LogLine, Look,
+    LookError, Moved, Notice, Operator, OrderError, PersistentData, Promise, ReplicaDirectory, ReplicaDisk,
+    Scrubbing, ServedReport, StartError, TakeoverStats, Vault, Versions, VoteStore, look, look_served,
 };
 pub use longarm_replica::Timing;
 pub use longarm_wire::{Deny, Members, Stay};

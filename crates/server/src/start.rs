@@ -13,7 +13,6 @@ use longarm_group::{
 };
 use longarm_host::{Pause, Thread, now, random, sleep};
 use longarm_index::control::ServerState;
-use longarm_store::segment::layout::arena_bytes;
 
 use crate::accept::Acceptor;
 use crate::endpoint::{GroupEndpoint, Serving};
@@ -89,8 +88,9 @@ impl Server {
             let options = ServerOptions { groups, ..options };
             return Server::replicas(transport, &options, ReplicasOf::ServerAlone);
         }
-        if let Some(data) = options.served_from() {
-            return Server::persistent(transport, options.clone(), data);
+        if let Some(DataOptions { dir, medium, .. }) = options.served_from() {
+            let data = PersistentData::open(dir, *medium, PersistentData::bytes(options.memory))?;
+            return Server::persistent(transport, options, data);
         }
         // The boot number, and keys that cannot be guessed.
         let [boot, sum_key, hash_key] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
@@ -110,16 +110,24 @@ impl Server {
         Server::over(transport, options, core)
     }
 
-    /// A server of its own over memory that outlives it.
+    /// Starts a server of its own that serves from memory which outlives it, and which the caller opened: of
+    /// [as many bytes](PersistentData::bytes) as its options say.
+    pub fn start_over<T: Transport>(
+        transport: &T,
+        options: ServerOptions,
+        data: PersistentData,
+    ) -> Result<Server, StartError> {
+        options.check()?;
+        Server::persistent(transport, options, data)
+    }
+
     fn persistent<T: Transport>(
         transport: &T,
         options: ServerOptions,
-        data: &DataOptions,
+        data: PersistentData,
     ) -> Result<Server, StartError> {
         let [boot] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
-        let begun = now();
-        let (dir, arena) = (data.dir.display().to_string(), arena_bytes(options.memory));
-        let data = PersistentData::open(&data.dir, data.medium, options.memory, arena)?;
+        let (begun, dir) = (now(), data.place());
         let lent = Arc::new(regions::persistent(&data)?);
         let reopened = Core::persistent(options.core(), lent, boot, data);
         let (core, found) = reopened.map_err(|error| StartError::Reopen { dir: dir.clone(), error })?;
@@ -137,8 +145,8 @@ impl Server {
         let listeners = listen(transport, &shared.options, &lend(&shared.core.lent))?;
         let addresses = addresses(&listeners);
         shared.addresses.set(addresses.clone()).expect("a server starts once");
+        shared.core.keep_calendar();
         let times = shared.core.timestamps();
-        shared.core.keep_calendar(times);
         shared.core.control.beat(times.now, times.unix);
         shared.core.control.set_state(ServerState::Serving);
         let Started { threads, inboxes, .. } = term::start(&shared, None)?;

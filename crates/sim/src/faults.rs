@@ -3,6 +3,7 @@
 
 use longarm_base::Nanos;
 use longarm_base::random::SplitMix64;
+use longarm_host::observe::ReplicaStep;
 
 use crate::points::{Blow, Point};
 
@@ -179,6 +180,8 @@ pub struct Strength {
     pub power: bool,
     /// Whether bytes on disks change by themselves.
     pub rots: bool,
+    /// Whether servers lose their power where they write back to persistent memory.
+    pub fails: bool,
 }
 
 /// A calendar is set by less than two to this power milliseconds, ahead or behind.
@@ -187,6 +190,10 @@ const DATES: u64 = 14;
 const SLOW: u64 = 300_000_000;
 /// A thread is without a core for less than this.
 const STALL: u64 = 80_000_000;
+/// Fewer write-backs than two to this power pass before a server fails at one.
+const WRITE_BACKS: u64 = 10;
+/// A server that fails stands still for less than this before.
+const FAIL: u64 = 2_000_000;
 /// A crashed replica is down for less than this.
 const DOWN: u64 = 40_000_000;
 /// A replica that is told to end has less time than this: some hand over in time, and some do not.
@@ -202,7 +209,7 @@ impl Strength {
         let (strands, slow) = (self.strand > Nanos(0), self.slow > Nanos(0));
         let others =
             [strands, slow, self.traps, self.reformats, self.dates, self.stalls, self.power, self.rots];
-        let kinds = kinds.into_iter().chain(others).collect::<Vec<_>>();
+        let kinds = kinds.into_iter().chain(others).chain([self.fails]).collect::<Vec<_>>();
         let kinds: Vec<_> = (0..kinds.len()).filter(|&kind| kinds[kind]).collect();
         let (mut faults, mut at) = (Vec::new(), Nanos(0));
         while !kinds.is_empty() {
@@ -237,7 +244,8 @@ impl Strength {
                 10 => draw_date(machines.any_server(chance), chance),
                 11 => draw_stall(chance),
                 12 => What::Power { time: Nanos(chance.below(DOWN)) },
-                _ => What::Rot { server: machines.any_server(chance), seed: chance.draw() },
+                13 => What::Rot { server: machines.any_server(chance), seed: chance.draw() },
+                _ => draw_fail(chance),
             };
             faults.push(Fault { at, what });
         }
@@ -278,6 +286,16 @@ impl Strength {
 fn draw_stall(chance: &mut SplitMix64) -> What {
     let (point, passes) = Point::draw_stall(chance);
     What::Trap { point, passes, blow: Blow::Stall(Nanos(chance.below(STALL))) }
+}
+
+/// Draws at which write-back a server loses its power, and how long readers have until then: none half of the
+/// times.
+fn draw_fail(chance: &mut SplitMix64) -> What {
+    let most = 1 << chance.below(WRITE_BACKS);
+    let passes = chance.below(most) as u32;
+    let within = if chance.once_in(2) { Nanos(0) } else { Nanos(chance.below(FAIL)) };
+    let blow = Blow::Fail { within, time: Nanos(chance.below(DOWN)) };
+    What::Trap { point: Point::Step(ReplicaStep::WrittenBack), passes, blow }
 }
 
 /// Draws how far a calendar is set: by little as often as by much.

@@ -7,6 +7,7 @@ mod drive;
 pub mod failover;
 pub mod faults;
 pub mod judge;
+mod memory;
 pub mod notes;
 mod operator;
 pub mod ordered;

@@ -84,6 +84,8 @@ pub struct Plan {
     pub disk: Option<DiskPlan>,
     /// Bytes on them change by themselves.
     pub rots: bool,
+    /// Whether a server alone serves from persistent memory.
+    pub persistent: bool,
     /// How long a disk takes to keep a promise.
     pub fsync: Nanos,
     /// Heartbeats, promises, elections of a group.
@@ -120,6 +122,7 @@ impl Plan {
         self.weather == Weather::FINE
             && !self.preempts
             && self.disk.is_none()
+            && !self.persistent
             && self.faults.iter().all(orders)
     }
 
@@ -154,14 +157,6 @@ impl Plan {
         let pauses = scenario.pauses && !chance.once_in(4);
         let cuts = scenario.cuts && !chance.once_in(4);
         let crashes = scenario.crashes && !chance.once_in(4);
-        let operated = scenario.moves || scenario.changes;
-        let clock = |chance: &mut SplitMix64| Drift {
-            offset: nanos(chance, 1 << 40),
-            rate: match scenario.drift {
-                true => chance.below(2 * DRIFT_MOST + 1) as i32 - DRIFT_MOST as i32,
-                false => 0,
-            },
-        };
         let founders = match scenario.group {
             true if scenario.five => 5,
             true if scenario.changes => 3 + chance.below(3) as u32,
@@ -180,12 +175,12 @@ impl Plan {
             keys: draw_keys(&load, chance),
             // Runs with changes or ends are longer, as either takes as long as some hundred operations.
             operations: (50 + chance.below(200) as u32)
-                * if scenario.changes || scenario.ends || scenario.durable { 6 } else { 1 },
+                * if scenario.changes || scenario.ends || scenario.keeps() { 6 } else { 1 },
             load,
             workers: 1 + chance.below(3) as usize,
             memory: draw_memory(scenario, chance),
             inline: !chance.once_in(3),
-            discipline: if scenario.out_of_place { Discipline::OutOfPlace } else { Discipline::InPlace },
+            discipline: scenario.discipline(),
             weather,
             faults: Vec::new(),
             tastes: Vec::new(),
@@ -200,9 +195,12 @@ impl Plan {
             ordered: Ordered::None,
             disk: None,
             rots: scenario.rots,
+            persistent: scenario.persistent,
             fsync,
             timing,
-            clocks: (0..servers + clients + u32::from(operated)).map(|_| clock(chance)).collect(),
+            clocks: (0..servers + clients + u32::from(scenario.is_operated()))
+                .map(|_| draw_clock(scenario, chance))
+                .collect(),
         };
         let strength = draw_strength(&Scenario { pauses, cuts, crashes, ..*scenario }, chance);
         plan.seed = chance.draw();
@@ -233,9 +231,20 @@ impl Plan {
     }
 }
 
+/// Draws how wrong a clock goes.
+fn draw_clock(scenario: &Scenario, chance: &mut SplitMix64) -> Drift {
+    Drift {
+        offset: nanos(chance, 1 << 40),
+        rate: match scenario.drift {
+            true => chance.below(2 * DRIFT_MOST + 1) as i32 - DRIFT_MOST as i32,
+            false => 0,
+        },
+    }
+}
+
 /// Draws how much memory a server has: so little that writes wait for collection, or enough.
 fn draw_memory(scenario: &Scenario, chance: &mut SplitMix64) -> u64 {
-    let operated = scenario.moves || scenario.changes;
+    let operated = scenario.is_operated();
     match chance.once_in(3) {
         // Each term begins segments of its own: with few of them, terms as short as those of leaders that
         // hand over wait for collection.
@@ -275,15 +284,16 @@ fn draw_strength(scenario: &Scenario, chance: &mut SplitMix64) -> Strength {
     let Scenario { pauses, cuts, crashes, moves, changes, ends, .. } = *scenario;
     let Scenario { strands, slow, traps, reformats, dates, stalls, rots, .. } = *scenario;
     let power = scenario.durable && scenario.group && !scenario.rots;
+    let fails = scenario.persistent;
     let faults = [
         pauses, cuts, crashes, moves, changes, ends, strands, slow, traps, reformats, dates, stalls, power,
-        rots,
+        rots, fails,
     ];
     let any = faults.contains(&true);
     let cut_longest = if scenario.group { 400_000_000 } else { 80_000_000 };
     // A change demands that all replicas are in sync, and five are so less often.
     // A server alone that loses its power is to have written much by then, half of the times.
-    let long = scenario.durable && chance.once_in(2);
+    let long = scenario.keeps() && chance.once_in(2);
     let rest = if scenario.five || long { 40_000_000 } else { 5_000_000 };
     let mut time = |is: bool, least: u64, most: u64| match is {
         true => Nanos(least + chance.below(most)),
@@ -305,6 +315,7 @@ fn draw_strength(scenario: &Scenario, chance: &mut SplitMix64) -> Strength {
         stalls,
         power,
         rots,
+        fails,
     }
 }
 

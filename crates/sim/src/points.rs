@@ -102,6 +102,13 @@ pub enum Blow {
     Crash(Nanos),
     /// The replica's CPUs stand still for so long.
     Pause(Nanos),
+    /// The server's CPUs stand still, and then it loses its power: readers see meanwhile what may be lost.
+    Fail {
+        /// How long until then.
+        within: Nanos,
+        /// How long it is down.
+        time: Nanos,
+    },
     /// The thread that comes to the point loses its core for so long; the replica's other threads go on.
     Stall(Nanos),
 }

@@ -11,11 +11,12 @@ use longarm_client::{GroupAt, Topology};
 use longarm_fabric::Address;
 use longarm_fabric::sim::Sim;
 use longarm_server::{
-    Contents, Durable, GroupOptions, GroupStats, Held, Member, Promise, Server, ServerOptions, Timing,
+    Contents, Durable, GroupOptions, GroupStats, Held, Keys, Member, Promise, Server, ServerOptions, Timing,
     VoteStore,
 };
 
 use crate::drive::{DiskPlan, Drive};
+use crate::memory::PersistentMemory;
 use crate::operator::{self, Tools};
 use crate::ordered::Ordered;
 
@@ -87,6 +88,8 @@ pub struct Servers {
     timing: Timing,
     /// The disk of each server that keeps its data; a server alone is a group of one then.
     drives: Vec<Arc<Drive>>,
+    /// The persistent memory of each server that serves from it.
+    memories: Vec<Rc<PersistentMemory>>,
     /// By node and group.
     disks: Vec<Vec<Arc<Disk>>>,
     standing: Vec<Rc<RefCell<Vec<Stands>>>>,
@@ -109,6 +112,9 @@ type Stands = Arc<dyn Fn() -> GroupStats + Send + Sync>;
 /// The key of the first group's hashes; the other groups' keys are the next numbers.
 pub(crate) const HASH_KEY: u64 = 0x4A54;
 
+/// The key of the first group's checksums, as those.
+const SUM_KEY: u64 = 0x5EED;
+
 /// The name of the first group; the other groups' names are the next numbers.
 const GROUP: u64 = 7;
 
@@ -126,6 +132,7 @@ impl Servers {
             options,
             timing,
             drives: Vec::new(),
+            memories: Vec::new(),
             disks: (0..count).map(|_| (0..groups).map(disk).collect()).collect(),
             standing: (0..count).map(|_| Rc::default()).collect(),
             contents: (0..count).map(|_| Rc::default()).collect(),
@@ -137,6 +144,18 @@ impl Servers {
     pub fn keep(&mut self, plan: DiskPlan, seed: u64) {
         let drive = |node: usize| Arc::new(Drive::new(plan, seed.wrapping_add(node as u64)));
         self.drives = (0..self.addresses.len()).map(drive).collect();
+    }
+
+    /// Has each server serve from persistent memory.
+    pub fn serve_from_memory(&mut self, seed: u64) {
+        let keys = Keys { sum: SUM_KEY, hash: HASH_KEY };
+        let memory = |node: usize| Rc::new(PersistentMemory::new(seed.wrapping_add(node as u64), keys));
+        self.memories = (0..self.addresses.len()).map(memory).collect();
+    }
+
+    /// The persistent memory of a server loses its power, before the tasks of the server end.
+    pub fn lose_memory_power(&self, node: u32) {
+        self.memories.get(node as usize).iter().for_each(|memory| memory.lose_power());
     }
 
     /// A server that keeps its data loses its power.
@@ -158,9 +177,14 @@ impl Servers {
         self.drives.get(node as usize).is_some_and(|drive| drive.is_rotten())
     }
 
-    /// Whether servers keep their data.
+    /// Whether servers keep their data on disks.
     pub fn keeps(&self) -> bool {
         !self.drives.is_empty()
+    }
+
+    /// Whether what servers keep outlives any loss of power.
+    pub fn outlive_power(&self) -> bool {
+        self.keeps() || !self.memories.is_empty()
     }
 
     /// What a client must know of the servers.
@@ -305,10 +329,15 @@ impl Servers {
         contents.take();
         let ends = self.ends[node as usize].clone();
         ends.take();
+        let memory = self.memories.get(node as usize).cloned();
         move || {
             // A single server is never told to end.
             let look = if options.groups.is_empty() { Duration::from_secs(1) } else { LOOK };
-            let server = Server::start_on(&sim, options).expect("a server starts");
+            let server = match memory.map(|memory| memory.open(options.memory)) {
+                Some(data) => Server::start_over(&sim, options, data),
+                None => Server::start_on(&sim, options),
+            };
+            let server = server.expect("a server starts");
             contents.replace(server.contents());
             standing.replace(server.stands());
             while ends.get() == End::Not {
@@ -388,7 +417,7 @@ impl Servers {
             joins: node as usize >= self.founders,
             first,
             timing: self.timing,
-            sum_key: 0x5EED + u64::from(group),
+            sum_key: SUM_KEY + u64::from(group),
             hash_key: HASH_KEY + u64::from(group),
             vote_store: self.disks[node as usize][group as usize].clone(),
             durable: self.drives.get(node as usize).map(|drive| Durable {

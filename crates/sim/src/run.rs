@@ -31,6 +31,8 @@ use crate::world::{Stopped, World};
 
 /// The time between two looks at which clients are done.
 const LOOK: Nanos = Nanos::from_millis(20);
+/// A machine that loses its power stands still for longer than until then.
+const MARGIN: Nanos = Nanos::from_millis(1);
 /// In one of so many seeds each replica is compared with its leader when it takes over a start set.
 const LOOKED_AT: u64 = 4;
 
@@ -126,6 +128,9 @@ impl Run {
         if let Some(disk) = plan.disk {
             servers.keep(disk, plan.seed);
         }
+        if plan.persistent {
+            servers.serve_from_memory(plan.seed);
+        }
         let replicated = plan.servers > 1 || servers.keeps();
         let (down, ending, lost, blank) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         // Events do not name their group, so the judge can watch only a single one.
@@ -140,7 +145,7 @@ impl Run {
         let all_are_answered = plan.is_calm() && plan.faults.is_empty() && plan.memory > TIGHT;
         let served = Rc::<Cell<u32>>::default();
         let apart = calendars_apart(&plan.faults);
-        if replicated || plan.ordered.any() {
+        if replicated || plan.persistent || plan.ordered.any() {
             let (traps, served) = (Rc::clone(&traps), Rc::clone(&served));
             // The comparison reads all of two arenas, which takes a fifth of a run's time.
             let looks = plan.servers > 1 && plan.seed.is_multiple_of(LOOKED_AT);
@@ -303,6 +308,14 @@ impl Run {
                 }
                 loses
             }
+            Blow::Fail { within, time } => {
+                let loses = self.is_to_lose(server);
+                if loses {
+                    self.world.pause(server, within + MARGIN);
+                    self.ending.push((self.world.time() + within, server, time));
+                }
+                loses
+            }
             Blow::Stall(_) => unreachable!("the world stalls a thread by itself"),
         };
         if strikes {
@@ -431,7 +444,7 @@ impl Run {
     /// Notes that a replica is about to lose its memory; `false` if as many have as a group can bear.
     fn is_to_lose(&mut self, server: u32) -> bool {
         self.forget_the_synced();
-        if self.servers.keeps() {
+        if self.servers.outlive_power() {
             // It would not start: memory is what it can be repaired from.
             return !self.is_down(server) && !self.servers.is_rotten(server);
         }
@@ -462,6 +475,7 @@ impl Run {
     /// Takes a replica's memory, and takes the replica down for a time.
     fn lose(&mut self, server: u32, time: Nanos) {
         self.world.enter(|| self.sim.machine_down(server));
+        self.servers.lose_memory_power(server);
         self.world.crash(server);
         self.servers.lose_power(server);
         self.down.push((self.world.time() + time, server));

@@ -1,5 +1,7 @@
 //! Scenarios, each of which says which faults may strike.
 
+use longarm_index::hash::Discipline;
+
 /// What may go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scenario {
@@ -54,6 +56,8 @@ pub struct Scenario {
     /// Servers keep their data on disks whose syncs take their time. They lose their power where replicas
     /// crash, a group also all at once, and come back with what their disks have.
     pub durable: bool,
+    /// A server alone serves from persistent memory. It loses its power, also where it writes back.
+    pub persistent: bool,
     /// Bytes on their disks change by themselves.
     pub rots: bool,
     /// They acknowledge from memory, and may lose the last writes if all lose their memory.
@@ -88,6 +92,7 @@ impl Scenario {
         narrow: false,
         lone: false,
         durable: false,
+        persistent: false,
         rots: false,
         loses: false,
         out_of_place: false,
@@ -358,6 +363,20 @@ pub const SCENARIOS: &[Scenario] = &[
         ..Scenario::CALM
     },
     Scenario {
+        name: "pmem",
+        about: "a server that serves from persistent memory loses its power",
+        crashes: true,
+        persistent: true,
+        ..Scenario::CALM
+    },
+    Scenario {
+        name: "pmem-all",
+        about: "that, and everything at once that may strike one server and its clients",
+        crashes: true,
+        persistent: true,
+        ..Scenario::ALL
+    },
+    Scenario {
         name: "durable-group",
         about: "replicas that keep their data acknowledge from disks, and lose power, alone or all at once",
         group: true,
@@ -465,6 +484,21 @@ pub const SCENARIOS: &[Scenario] = &[
 ];
 
 impl Scenario {
+    /// How the index of a server replaces records.
+    pub fn discipline(&self) -> Discipline {
+        if self.out_of_place || self.persistent { Discipline::OutOfPlace } else { Discipline::InPlace }
+    }
+
+    /// Whether what servers have outlives a loss of power.
+    pub fn keeps(&self) -> bool {
+        self.durable || self.persistent
+    }
+
+    /// Whether an operator has orders.
+    pub fn is_operated(&self) -> bool {
+        self.moves || self.changes
+    }
+
     /// The scenario of a name.
     pub fn named(name: &str) -> Option<&'static Scenario> {
         SCENARIOS.iter().find(|scenario| scenario.name == name)

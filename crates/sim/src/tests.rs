@@ -431,6 +431,14 @@ fn a_follower_that_comes_back_knows_of_fewer_freed_segments() {
     are_sound("power", &[53]);
 }
 
+/// Each life of a server that serves from persistent memory began where the one before had allowed its
+/// calendar to go, and allowed as much again. Items went seconds before their time.
+#[test]
+fn the_calendar_does_not_run_ahead_over_many_lives() {
+    are_sound("pmem", &[6]);
+    are_sound("pmem-all", &[2]);
+}
+
 /// A leader from a disk went on above the versions that were lost, and wrote nothing. The next leader had not
 /// been told of them, found no entry, and drew the first version once more.
 #[test]

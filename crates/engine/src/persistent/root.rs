@@ -13,9 +13,6 @@ use super::layout::{MAGIC, at};
 
 /// Versions that may be drawn before the ceiling is raised. A life that does not end in order wastes them.
 const VERSIONS: u64 = 1 << 20;
-/// How far the calendar is allowed ahead, in milliseconds. After a restart it may be ahead of the system's by
-/// as much.
-const AHEAD: u64 = 2_000;
 
 /// Why a root is of no use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -160,11 +157,13 @@ impl<M: OwnedWords> Root<M> {
         UnixMillis(self.memory.load(at::CALENDAR))
     }
 
-    /// Lets this time be told, and some more. One thread calls it now and then.
-    pub fn keep_calendar(&self, unix: UnixMillis) {
-        if unix.0 + AHEAD / 2 >= self.memory.load(at::CALENDAR) {
-            self.set(at::CALENDAR, unix.0 + AHEAD);
+    /// Lets this time be told, and those until so many milliseconds after it, which are persistent half at a
+    /// time. Returns the first that may not be told yet. One thread calls it now and then.
+    pub fn keep_calendar(&self, unix: UnixMillis, ahead: u64) -> UnixMillis {
+        if unix.0 + ahead / 2 >= self.calendar().0 {
+            self.set(at::CALENDAR, unix.0 + ahead);
         }
+        self.calendar()
     }
 
     /// Makes a geometry persistent. Its owner calls it for each, with the tables locked.

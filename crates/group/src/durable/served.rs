@@ -12,6 +12,7 @@ use longarm_disk::{DiskError, FileMedium, Medium, MediumKind, persistent_region}
 use longarm_engine::persistent::layout;
 use longarm_engine::persistent::root::Root;
 use longarm_memory::{Persistence, Region};
+use longarm_store::segment::layout::arena_bytes;
 
 use crate::durable::directory::{Directory, ENTRIES, INDEX, ROOT};
 use crate::keys::Keys;
@@ -34,17 +35,21 @@ pub struct PersistentData {
     pub keys: Keys,
     /// What outlives what.
     pub persistence: Persistence,
-    /// Its lock keeps other processes out.
-    _directory: Directory,
+    /// Its lock keeps other processes out; none of a simulated server.
+    directory: Option<Directory>,
 }
 
 impl PersistentData {
-    /// Opens the directory of the data, or makes it. Index and arena have so many bytes.
+    /// Bytes of root, index and arena of a server with so much memory: either of the two may take all of it.
+    pub fn bytes(memory: u64) -> [u64; 3] {
+        [layout::BYTES, memory, arena_bytes(memory)]
+    }
+
+    /// Opens the directory of the data, or makes it, with files of so many bytes.
     pub fn open(
         dir: &Path,
         medium: MediumKind,
-        index: u64,
-        arena: u64,
+        [root, index, arena]: [u64; 3],
     ) -> Result<PersistentData, StartError> {
         let directory = Directory::open(dir, medium)?;
         let or_file = medium != MediumKind::PersistentMemory { or_file: false };
@@ -58,19 +63,32 @@ impl PersistentData {
             persistent_region(&file, or_file).map(|(region, persistence)| (Arc::new(region), persistence))
         };
         let make = |name: &str, bytes| made(&dir.join(name), bytes);
-        let is_laid_out = || Ok::<_, DiskError>(Root::is_laid_out(open(ROOT, layout::BYTES)?.0.memory()));
+        let is_laid_out = || Ok::<_, DiskError>(Root::is_laid_out(open(ROOT, root)?.0.memory()));
         if !dir.join(ROOT).exists() || !is_laid_out()? {
             check_never_served(dir)?;
-            make(ROOT, layout::BYTES)?;
+            make(ROOT, root)?;
             // Without persistent memory nothing large is made.
             is_laid_out()?;
             make(INDEX, index)?;
             make(ENTRIES, arena)?;
         }
-        let (root, persistence) = open(ROOT, layout::BYTES)?;
+        let (root, persistence) = open(ROOT, root)?;
         let ((index, _), (arena, _)) = (open(INDEX, index)?, open(ENTRIES, arena)?);
         let keys = Keys { sum: directory.identity.sum_key, hash: directory.identity.hash_key };
-        Ok(PersistentData { root, index, arena, keys, persistence, _directory: directory })
+        Ok(PersistentData { root, index, arena, keys, persistence, directory: Some(directory) })
+    }
+
+    /// These regions, which outlive a loss of power, in whatever way that is: root, index and arena. Zeros,
+    /// or what the last life of a server with these keys left.
+    pub fn over([root, index, arena]: [Region; 3], keys: Keys) -> PersistentData {
+        let [root, index, arena] = [root, index, arena].map(Arc::new);
+        PersistentData { root, index, arena, keys, persistence: Persistence::Power, directory: None }
+    }
+
+    /// Where its regions are, for people.
+    pub fn place(&self) -> String {
+        let dir = self.directory.as_ref().map(|directory| directory.dir.display().to_string());
+        dir.unwrap_or_else(|| "its memory".into())
     }
 }
 
@@ -132,7 +150,8 @@ mod tests {
     const ARENA_BYTES: u64 = 4 << 20;
 
     fn open_in(dir: &Path, or_file: bool, arena: u64) -> Result<PersistentData, StartError> {
-        PersistentData::open(dir, MediumKind::PersistentMemory { or_file }, INDEX_BYTES, arena)
+        let bytes = [layout::BYTES, INDEX_BYTES, arena];
+        PersistentData::open(dir, MediumKind::PersistentMemory { or_file }, bytes)
     }
 
     fn refused(opened: Result<PersistentData, StartError>) -> String {

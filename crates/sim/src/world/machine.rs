@@ -28,12 +28,14 @@ pub struct Machine {
     pub set_ahead: i64,
     /// Whether it runs. After a crash it does not, until it is started again.
     pub up: bool,
+    /// The task on whose account the world stopped last at an event of this machine: it may hold locks.
+    pub struck: Option<u64>,
 }
 
 impl Machine {
     /// A machine that runs.
     pub fn new(drift: Drift) -> Machine {
-        Machine { drift, paused_until: Nanos(0), set_ahead: 0, up: true }
+        Machine { drift, paused_until: Nanos(0), set_ahead: 0, up: true, struck: None }
     }
 
     /// What its calendar says when its clock says `now`, in milliseconds since the world began. Calendars are

@@ -236,8 +236,10 @@ impl World {
             state.machines[machine as usize].up = false;
             let running = state.running.map(|running| state.of(running).machine);
             assert!(running != Some(machine), "nobody crashes itself");
+            // Who holds a lock gives it back before others want it.
+            let struck = state.machines[machine as usize].struck.take();
             let of = |id: &u64| state.of(*id).machine == machine;
-            let gone: Vec<u64> = (0..state.known.len() as u64).filter(of).collect();
+            let gone: Vec<u64> = struck.into_iter().chain((0..state.known.len() as u64).filter(of)).collect();
             gone.into_iter().filter_map(|id| state.forget(id)).collect::<Vec<_>>()
         };
         // The destructors of these tasks may ask the world for its time.
@@ -581,6 +583,7 @@ impl Host for Inside {
                 Witnessed::Stalls(stall) => state.wake_at(running, time + stall),
                 _ => {
                     state.halted = Some(machine);
+                    state.machines[machine as usize].struck = Some(running);
                     state.wake_at(running, time);
                 }
             }
