@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(&bytes, b"\0abcd\0");
         let seen = |medium: &SectorMedium| {
             let mut all = BTreeSet::new();
-            medium.images().visit(100, 1, |bytes| _ = all.insert(bytes[510..514].to_vec()));
+            medium.images().visit(100, 100, 1, |bytes| _ = all.insert(bytes[510..514].to_vec()));
             all
         };
         // Two sectors, each with or without its part.
@@ -254,7 +254,7 @@ mod tests {
         let mut medium = SectorMedium::new(128).in_lines();
         medium.write(48, b"aaaaaaaabbbbbbbbcccccccc").expect("written");
         let mut all = BTreeSet::new();
-        medium.images().visit(100, 1, |bytes| _ = all.insert(bytes[48..72].to_vec()));
+        medium.images().visit(100, 100, 1, |bytes| _ = all.insert(bytes[48..72].to_vec()));
         let (none, a) = (&b"\0\0\0\0\0\0\0\0"[..], &b"aaaaaaaa"[..]);
         let (b, c) = (&b"bbbbbbbb"[..], &b"cccccccc"[..]);
         // Two words of one line, one of the next.

@@ -275,6 +275,6 @@ proptest! {
         ops.into_iter().for_each(|op| leader.run(op));
         leader.medium.fail_after(left);
         leader.batch();
-        leader.medium.images().visit(4, seed, |image| leader.check(image));
+        leader.medium.images().visit(4, 4, seed, |image| leader.check(image));
     }
 }

@@ -104,9 +104,9 @@ impl Images {
         self.open.iter().fold(1, |count: u128, unit| count.saturating_mul(unit.versions.len() as u128))
     }
 
-    /// Shows all of them if they are no more than `most`; else the one with all stores, the one without any
-    /// that may be lost, and others drawn by `seed`, so many in all.
-    pub fn visit(&self, most: usize, seed: u64, mut visit: impl FnMut(&[u8])) {
+    /// Shows all of them if they are no more than `all`; else the one with all stores, the one without any
+    /// that may be lost, and others drawn by `seed`, `drawn` in all.
+    pub fn visit(&self, all: usize, drawn: usize, seed: u64, mut visit: impl FnMut(&[u8])) {
         let mut bytes = self.sure.clone();
         let mut show = |choice: &mut dyn FnMut(usize, usize) -> usize| {
             for (i, Unit { at, versions }) in self.open.iter().enumerate() {
@@ -115,11 +115,11 @@ impl Images {
             }
             visit(&bytes);
         };
-        if self.count() > most as u128 {
+        if self.count() > all as u128 {
             let mut random = SplitMix64::new(seed);
             show(&mut |_, _| 0);
             show(&mut |_, versions| versions - 1);
-            (2..most).for_each(|_| show(&mut |_, versions| random.below(versions as u64) as usize));
+            (2..drawn).for_each(|_| show(&mut |_, versions| random.below(versions as u64) as usize));
             return;
         }
         let mut chosen = vec![0; self.open.len()];
@@ -151,7 +151,9 @@ mod tests {
             u64::from_le_bytes(bytes[at as usize..at as usize + 8].try_into().expect("eight bytes"))
         };
         let images = journal.images(journal.now(), LINE);
-        images.visit(1 << 16, 1, |bytes| _ = all.insert(places.iter().map(|at| word(bytes, *at)).collect()));
+        images.visit(1 << 16, 1 << 16, 1, |bytes| {
+            _ = all.insert(places.iter().map(|at| word(bytes, *at)).collect())
+        });
         all
     }
 
@@ -198,7 +200,7 @@ mod tests {
         let images = journal.images(journal.now(), LINE);
         assert_eq!(images.count(), 1 << 40);
         let mut ones = Vec::new();
-        images.visit(1000, 7, |bytes| ones.push(bytes.iter().filter(|byte| **byte == 1).count()));
+        images.visit(1000, 1000, 7, |bytes| ones.push(bytes.iter().filter(|byte| **byte == 1).count()));
         assert_eq!((ones.len(), ones[0], ones[1]), (1000, 0, 40));
         assert!(ones[2..].iter().all(|ones| (3..37).contains(ones)));
         assert_eq!(journal.load(0), 1, "the memory itself stays");

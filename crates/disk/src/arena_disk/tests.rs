@@ -7,8 +7,9 @@ use crate::sectors::{Fault, SectorMedium};
 /// Two pages of lines, and one segment behind them.
 const SHAPE: Shape = Shape { group: 7, segments: 70, table: 69 };
 const DATA: u64 = 69 * SEGMENT_BYTES;
-/// Images of one moment that are opened.
-const MOST: usize = 2048;
+/// All images of one moment are opened if they are no more than this; else so many are drawn.
+const ALL: usize = 1 << 16;
+const DRAWN: usize = 1 << 11;
 
 fn made() -> (ArenaDisk<SectorMedium>, SectorMedium) {
     made_on(SectorMedium::new(file_bytes(70, 69)))
@@ -38,7 +39,7 @@ fn value(disk: &ArenaDisk<SectorMedium>, segment: u32) -> u64 {
 /// Opens every image, or those that are drawn.
 fn each_image(medium: &SectorMedium, mut check: impl FnMut(ArenaDisk<SectorMedium>, Found)) -> u128 {
     let images = medium.images();
-    images.visit(MOST, 1, |bytes| {
+    images.visit(ALL, DRAWN, 1, |bytes| {
         let opened = ArenaDisk::open(SectorMedium::of(bytes.to_vec()), SHAPE);
         let (disk, found) = opened.unwrap_or_else(|error| panic!("an image is refused: {error}"));
         check(disk, found);
@@ -208,7 +209,7 @@ proptest! {
                 }
             }
         }
-        medium.images().visit(8, seed, |image| {
+        medium.images().visit(8, 8, seed, |image| {
             let opened = ArenaDisk::open(SectorMedium::of(image.to_vec()), SHAPE);
             let (disk, found) = opened.unwrap_or_else(|error| panic!("{error}"));
             for (page, may_be) in pages.iter().enumerate() {

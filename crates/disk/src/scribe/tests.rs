@@ -112,7 +112,7 @@ proptest! {
         medium.fail_after(left);
         let _ = leader.batch(&mut scribe);
         let (floors, said) = (scribe.floors(), &scribe.noted());
-        medium.images().visit(8, seed, |image| {
+        medium.images().visit(8, 8, seed, |image| {
             let opened = ArenaDisk::open(SectorMedium::of(image.to_vec()), SHAPE);
             let (disk, Found { note, .. }) = opened.unwrap_or_else(|error| panic!("{error}"));
             for (stream, floor) in floors.iter().enumerate() {

@@ -13,8 +13,9 @@ use super::*;
 /// Kinds of slots, with the bytes of memory that the first table takes.
 const KINDS: [(SlotKind, u64); 2] = [(SlotKind::Inline64, 20 << 10), (SlotKind::Pointer16, 8 << 10)];
 
-/// Images of one moment that are looked at; more are drawn.
-const MOST: usize = 1 << 13;
+/// All images of one moment are looked at if they are no more than this; else so many are drawn.
+const ALL: usize = 1 << 16;
+const DRAWN: usize = 1 << 12;
 
 /// A bed over persistent memory, with what each key was acknowledged as, and when.
 struct Persistent {
@@ -102,7 +103,7 @@ impl Persistent {
             let geometry = of_moment.expect("the first one").1;
             let keys = self.acknowledged.keys();
             let allowed: Vec<_> = keys.map(|key| (key.as_slice(), self.allowed(key, moment))).collect();
-            self.bed.memory.images(moment, LINE).visit(MOST, 1, |bytes| {
+            self.bed.memory.images(moment, LINE).visit(ALL, DRAWN, 1, |bytes| {
                 seen.images += 1;
                 let image = Image { moment, bytes, geometry, allowed: &allowed };
                 self.check_image(&image, &mut seen.reopened);
