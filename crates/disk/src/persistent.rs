@@ -2,12 +2,15 @@
 //! their lines, and a sync is a fence (Continuity hashing III.C).
 //!
 //! The unit that a loss of power leaves whole is a word, and of the words of a line a prefix in the order of
-//! their stores. A disk's sector is more. Nothing in the file relies on more than a word: an entry, a note
-//! and a page of the table verify themselves, and what makes an entry void is one word.
+//! their stores. A disk's sector is more. A note and a page of the table verify themselves, and what makes an
+//! entry void is one word. An entry that is not whole is judged by its position, which its first line has
+//! behind the words that say that an entry is there: so the words of a line are stored from the last to the
+//! first, and where the first ones are, the others are.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
+use longarm_base::limits::LINE;
 use longarm_memory::{Mapped, OwnedWords, Persistence, Region, Words, map_persistent};
 
 use crate::error::DiskError;
@@ -78,7 +81,14 @@ impl Medium for PersistentMedium {
     }
 
     fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.memory.copy_in(at, bytes);
+        let (mut from, mut rest) = (at, bytes);
+        while !rest.is_empty() {
+            let (line, behind) = rest.split_at(rest.len().min((LINE - from % LINE) as usize));
+            for (number, word) in line.chunks(8).enumerate().rev() {
+                self.memory.copy_in(from + 8 * number as u64, word);
+            }
+            (from, rest) = (from + line.len() as u64, behind);
+        }
         self.memory.flush(at, bytes.len() as u64);
         Ok(())
     }

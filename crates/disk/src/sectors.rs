@@ -36,17 +36,19 @@ struct Grain {
 
 /// Of a disk: a sector, which is written whole.
 const SECTORS: Grain = Grain { unit: SECTOR, piece: SECTOR };
-/// Of persistent memory: a line, which is stored word by word.
+/// Of persistent memory: a line, which is stored word by word, the last one first
+/// ([`PersistentMedium`](crate::PersistentMedium)).
 const LINES: Grain = Grain { unit: LINE, piece: 8 };
 
 impl Grain {
-    /// The pieces of a write, in their order.
+    /// The pieces of a write; those of a unit in the order in which they are written.
     fn pieces<'a>(&self, at: u64, bytes: &'a [u8]) -> impl Iterator<Item = (u64, &'a [u8])> {
-        let (piece, end) = (self.piece, at + bytes.len() as u64);
-        let first = at / piece * piece;
-        (first..end).step_by(piece as usize).map(move |from| {
-            let (from, until) = (from.max(at), end.min(from + piece));
-            (from, &bytes[(from - at) as usize..(until - at) as usize])
+        let (Grain { unit, piece }, end) = (*self, at + bytes.len() as u64);
+        (at / unit..end.div_ceil(unit)).flat_map(move |number| {
+            (0..unit / piece).rev().map(move |of| number * unit + of * piece).filter_map(move |from| {
+                let (from, until) = (from.max(at), end.min(from + piece));
+                (from < until).then(|| (from, &bytes[(from - at) as usize..(until - at) as usize]))
+            })
         })
     }
 }
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn of_persistent_memory_words_are_whole_and_come_in_order_within_a_line() {
+    fn of_persistent_memory_words_are_whole_and_the_last_of_a_line_come_first() {
         let mut medium = SectorMedium::new(128).in_lines();
         medium.write(48, b"aaaaaaaabbbbbbbbcccccccc").expect("written");
         let mut all = BTreeSet::new();
@@ -258,7 +260,7 @@ mod tests {
         let (none, a) = (&b"\0\0\0\0\0\0\0\0"[..], &b"aaaaaaaa"[..]);
         let (b, c) = (&b"bbbbbbbb"[..], &b"cccccccc"[..]);
         // Two words of one line, one of the next.
-        let expected = [[none, none], [a, none], [a, b]]
+        let expected = [[none, none], [none, b], [a, b]]
             .into_iter()
             .flat_map(|[first, second]| [none, c].map(|third| [first, second, third].concat()));
         assert_eq!(all, expected.collect());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longarm_base::{Csn, ReplicaId, Term};
 use longarm_disk::layout::{file_bytes, note_at, page_at, segments_at};
-use longarm_disk::{ArenaDisk, DiskError, Found, Mark, Medium, Scribe, SectorMedium, Shape};
+use longarm_disk::{ArenaDisk, DiskError, Fault, Found, Mark, Medium, Scribe, SectorMedium, Shape};
 use longarm_engine::testing::{SUM_KEY, TIMES, arena, engine_of, execute, memory, sums};
 use longarm_engine::{Engine, WorkerContext};
 use longarm_fabric::{Address, Member};
@@ -51,9 +51,13 @@ struct Leader {
 
 impl Leader {
     fn new(sync: bool) -> Leader {
+        Leader::on(sync, |disk| disk)
+    }
+
+    fn on(sync: bool, kind: impl FnOnce(SectorMedium) -> SectorMedium) -> Leader {
         let arena = arena(LIMIT);
         let shape = Shape { group: 1, segments: (arena.bytes() >> 20) as u32, table: 1 };
-        let medium = SectorMedium::new(file_bytes(shape.segments.into(), 1));
+        let medium = kind(SectorMedium::new(file_bytes(shape.segments.into(), 1)));
         let disk = ArenaDisk::create(medium.clone(), shape, 1).expect("made");
         let first = Mark { ceiling: Csn(1 << 20), written: vec![0; 2], ..Mark::default() };
         let scribe = Scribe::begin(disk, TERM, sync, first).expect("begun");
@@ -77,6 +81,10 @@ impl Leader {
     }
 
     fn batch(&mut self) {
+        self.attempt().expect("written");
+    }
+
+    fn attempt(&mut self) -> Result<(), DiskError> {
         let csn = self.engine.csn();
         let written = vec![self.places.len() as u64, 0];
         self.scribe.mark(Mark { stable: csn, ceiling: Csn(csn.0 + 9), written, ..Mark::default() });
@@ -85,7 +93,7 @@ impl Leader {
             arena.copy_out(at, into);
             true
         };
-        self.scribe.batch(true, copy).expect("written");
+        self.scribe.batch(true, copy).map(|_| ())
     }
 
     /// What the next life finds, and does.
@@ -171,6 +179,28 @@ fn in_sync_mode_what_is_in_the_file_comes_back_also_behind_the_note() {
     // The second one was cut off, so nobody heard of the third.
     leader.damage(1);
     assert_eq!(leader.keys(), [b"a"]);
+}
+
+/// An entry's position was not there, what says that an entry is there was, and zero is below every floor: a
+/// server refused to start from persistent memory, over a write that nobody had heard of.
+#[test]
+fn what_a_loss_of_power_leaves_of_a_write_is_no_damage() {
+    for kind in [|disk: SectorMedium| disk, SectorMedium::in_lines] {
+        let mut leader = Leader::on(true, kind);
+        leader.put(b"a", 8);
+        leader.batch();
+        leader.batch();
+        leader.put(b"b", 8);
+        leader.medium.fail(Fault::Sync);
+        assert!(leader.attempt().is_err());
+        let images = leader.medium.images();
+        images.visit(1 << 16, 0, 1, |bytes| {
+            let (arena, _) =
+                load_from(SectorMedium::of(bytes.to_vec()), leader.shape, false).expect("loaded");
+            assert!(keys(&arena).starts_with(&[b"a".to_vec()]));
+        });
+        assert!((2..1 << 16).contains(&images.count()), "{}", images.count());
+    }
 }
 
 #[test]
