@@ -98,8 +98,9 @@ pub struct Args {
     #[arg(long)]
     pub no_scans: bool,
 
-    /// What an acknowledged write outlives: of `async` and `sync` nodes keep their data on disks, and all are
-    /// killed at once, too; then `async` may lose the last writes, and nothing else
+    /// What an acknowledged write outlives: of `async` and `sync` nodes keep their data on disks, of `pmem`
+    /// in files that stand for persistent memory, and all are killed at once, too; then `async` may lose the
+    /// last writes, and nothing else
     #[arg(long, value_name = "MODE", default_value = Durability::default().name())]
     #[arg(value_parser = durability())]
     pub durability: Durability,

@@ -31,7 +31,8 @@ impl Scratch {
         let memory = PathBuf::from(MEMORY);
         let base = on_disk.map(Path::to_path_buf);
         let base = base.unwrap_or_else(|| if memory.is_dir() { memory } else { std::env::temp_dir() });
-        let path = base.join(name);
+        // Neither the servers nor the guard are where we are.
+        let path = std::path::absolute(&base).unwrap_or(base).join(name);
         let wrong = |e: std::io::Error| format!("cannot make {} for a server: {e}", path.display());
         DirBuilder::new().mode(0o700).create(&path).map_err(wrong)?;
         let mut command = Command::new("/bin/sh");

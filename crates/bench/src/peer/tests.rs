@@ -36,6 +36,15 @@ fn ports_are_different() {
 }
 
 #[test]
+fn a_directory_that_is_named_from_where_we_are_is_gone_when_we_are_done() {
+    let scratch = Scratch::new(Some(Path::new("."))).expect("a directory");
+    let path = scratch.path().to_path_buf();
+    assert!(path.is_absolute() && path.is_dir() && !scratch.is_in_memory());
+    drop(scratch);
+    assert!(!path.exists());
+}
+
+#[test]
 fn a_scratch_directory_goes_with_its_owner() {
     let scratch = Scratch::new(None).expect("a directory");
     let path = scratch.path().to_path_buf();
