@@ -274,6 +274,7 @@ impl<Q: QueuePair> FollowScribe<Q> {
             desk,
             scribe,
             uses: vec![None; segments],
+            bytes: Vec::new(),
             feed: Feed::new(&floors),
             mark: DiskMark { told, ..DiskMark::default() },
             marks: VecDeque::new(),
@@ -373,6 +374,8 @@ struct Writing<'a, Q> {
     scribe: Scribe<Box<dyn Medium>>,
     /// By segment: the use whose line was named.
     uses: Vec<Option<SegmentUse>>,
+    /// The last entry that was looked at.
+    bytes: Vec<u8>,
     feed: Feed,
     /// The last mark.
     mark: DiskMark,
@@ -484,8 +487,7 @@ impl<Q: QueuePair> Writing<'_, Q> {
         if it.line.term != self.term || usize::from(it.line.stream) != stream {
             return None;
         }
-        let mut bytes = Vec::new();
-        let (place, entry) = it.entry(view, offset, &mut bytes)?;
+        let (place, entry) = it.entry(view, offset, &mut self.bytes)?;
         (entry.position == position).then_some(place)
     }
 
