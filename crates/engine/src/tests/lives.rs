@@ -30,6 +30,8 @@ const LIMIT: u64 = 16 << 20;
 /// The first word of the root, which follows the control page.
 const ROOT: usize = (layout::BYTES / 8) as usize;
 const KEYS: u64 = 400;
+/// What a maintenance thread does that evicts.
+const EVICTS: u64 = 6;
 /// A value that takes more than a segment.
 const LARGE: usize = 1_100_000;
 
@@ -47,6 +49,8 @@ struct Machine {
     told: Csn,
     /// Items that the index has room for at first.
     expected: u64,
+    /// Whether items are evicted.
+    evicts: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -62,6 +66,7 @@ struct Life {
     engine: Engine<Memory>,
     collector: Collector<Memory>,
     expired: Cursor,
+    evicted: Cursor,
 }
 
 /// A life that did not begin: why not, if it was not for the power.
@@ -74,7 +79,7 @@ impl Machine {
     fn new(slots: SlotKind) -> Machine {
         let bytes = 2 * layout::BYTES + INDEX + ARENA;
         let (words, items) = (vec![0; (bytes / 8) as usize], BTreeMap::new());
-        Machine { words, slots, ms: 1_000_000, items, told: Csn::NONE, expected: 20 }
+        Machine { words, slots, ms: 1_000_000, items, told: Csn::NONE, expected: 20, evicts: false }
     }
 
     fn times(&self) -> Timestamps {
@@ -93,10 +98,11 @@ impl Machine {
         let control = part(layout::BYTES);
         let parts = PersistentMemory { root: part(layout::BYTES), index: part(INDEX), arena: part(ARENA) };
         let discipline = Discipline::OutOfPlace;
+        let eviction = if self.evicts { Eviction::Lru } else { Eviction::None };
         let options = EngineOptions {
             discipline,
             expected_items: self.expected,
-            ..options(self.slots, Eviction::None, None)
+            ..options(self.slots, eviction, None)
         };
         let begun = catch_unwind(AssertUnwindSafe(|| {
             let control = Control::create(control, 1, sums());
@@ -105,7 +111,8 @@ impl Machine {
         match begun {
             Ok(Ok((engine, found))) => {
                 let collector = Collector::new(engine.store.clone());
-                Ok((Life { memory, engine, collector, expired: Cursor::default() }, found))
+                let [expired, evicted] = [Cursor::default(), Cursor::default()];
+                Ok((Life { memory, engine, collector, expired, evicted }, found))
             }
             Ok(Err(error)) => Err((memory, Some(error))),
             Err(lost) => {
@@ -176,9 +183,16 @@ impl Machine {
                     other => panic!("{other:?}"),
                 }
             }
-            let kept = catch_unwind(AssertUnwindSafe(|| life.keep(times, random.below(6))));
-            if kept.is_err() {
-                return None;
+            let what = random.below(if self.evicts { 7 } else { 6 });
+            let kept = catch_unwind(AssertUnwindSafe(|| {
+                life.keep(times, what);
+                let missed = self.items.keys().filter(|key| what == EVICTS && !life.has(key));
+                missed.cloned().collect::<Vec<_>>()
+            }));
+            // What readers miss now does not come back.
+            match kept {
+                Ok(missed) => missed.iter().for_each(|key| _ = self.items.remove(key)),
+                Err(_) => return None,
             }
         }
     }
@@ -215,6 +229,9 @@ impl Machine {
         for key in (0..KEYS).map(|key| format!("key number {key}").into_bytes()) {
             let before = self.items.get(&key).filter(|item| is_live(item));
             let now = items.get(&key);
+            if now.is_none() && self.evicts {
+                continue;
+            }
             match under_way.as_ref().filter(|(of, ..)| *of == key) {
                 None => assert_eq!(now, before, "{}", String::from_utf8_lossy(&key)),
                 Some((_, None, _)) => assert!(now.is_none() || now == before),
@@ -250,6 +267,10 @@ impl Life {
         (!current.gone).then_some(Item { value, csn: current.csn, expiry: current.expiry })
     }
 
+    fn has(&self, key: &[u8]) -> bool {
+        self.engine.index.read().lock(self.engine.hash(key)).find(key).is_some()
+    }
+
     /// What a maintenance thread does.
     fn keep(&mut self, times: Timestamps, what: u64) {
         let engine = &self.engine;
@@ -261,6 +282,7 @@ impl Life {
             1 => _ = engine.index.move_some(1),
             2 => _ = engine.index.reclaim(times.now, Nanos::from_millis(20)),
             3 if engine.index.should_grow() => _ = engine.index.grow(),
+            EVICTS => _ = engine.evict_some(&mut self.evicted, 2),
             _ => _ = self.collect(times, 20),
         }
     }
@@ -404,7 +426,8 @@ impl Seen {
 
 /// So many lives in one memory.
 fn lives(slots: SlotKind, seed: u64, count: u64, seen: &mut Seen) {
-    let (mut machine, mut random) = (Machine::new(slots), SplitMix64::new(seed));
+    let mut machine = Machine { evicts: seed % 2 == 1, ..Machine::new(slots) };
+    let mut random = SplitMix64::new(seed);
     (0..count).for_each(|_| machine.live(&mut random, seen));
 }
 
