@@ -1,9 +1,9 @@
 //! The root of persistent memory: where a server goes on from in its next life. Bytes: [`super::layout`].
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use longarm_base::{Csn, EntryRef, Mutant, UnixMillis};
+use longarm_host::Mutex;
 use longarm_index::control;
 use longarm_index::control::layout::GEOMETRY_WORDS;
 use longarm_index::hash::{Geometry, SlotKind};
@@ -136,7 +136,7 @@ impl<M: OwnedWords> Root<M> {
 
     #[cold]
     fn raise(&self, csn: Csn) {
-        let _raising = self.raising.lock().expect("the ceiling");
+        let _raising = self.raising.lock();
         // Relaxed: the lock orders those that raise it.
         if csn.0 > self.ceiling.load(Ordering::Relaxed) {
             let ceiling = csn.0 + VERSIONS;
@@ -195,7 +195,7 @@ impl<M: OwnedWords> Root<M> {
 
     /// Notes that the slot of this entry is emptied before it is written again, which `moves` does.
     pub fn moving(&self, entry: EntryRef, csn: Csn, moves: impl FnOnce()) {
-        let _moving = self.moving.lock().expect("one entry moves at a time");
+        let _moving = self.moving.lock();
         if !Mutant::MoveUnnoted.is_on() {
             self.memory.store(at::MOVING_OFFSET, entry.offset);
             self.memory.store(at::MOVING_LEN, entry.len.into());
