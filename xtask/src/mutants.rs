@@ -360,6 +360,7 @@ const MUTANTS: &[(&str, Finder)] = &[
         ),
     ),
     ("DrawAgain", Test("longarm-engine", LIVES)),
+    ("ForgetTime", Sim("pmem-all", 0)),
     ("RunAhead", Test("longarm-group", "clock::tests::a_calendar_that_is_a_little_ahead_is_waited_for")),
     ("ListFirst", Test("longarm-backup", BETWEEN_STEPS)),
     ("LetGoUncopied", Test("longarm-backup", BETWEEN_STEPS)),

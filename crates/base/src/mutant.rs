@@ -287,6 +287,8 @@ pub enum Mutant {
     MoveUnnoted,
     /// A server that goes on from persistent memory draws versions from where the tables end (M13).
     DrawAgain,
+    /// The time that a server with persistent memory tells is not persistent (M13).
+    ForgetTime,
     /// A server that goes on from persistent memory does not wait for the calendar of its last life (M13).
     RunAhead,
     /// A backup reads which segments there are before it has the version that it is of (M16).

@@ -1,7 +1,6 @@
 //! The server's two clocks, and the CPU time of its process. Stamps, leases and heartbeats are read from the
 //! monotonic clock; the other clock is the calendar.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use longarm_base::{Mutant, Nanos, UnixMillis};
@@ -13,18 +12,16 @@ use rustix::time::{ClockId, clock_gettime};
 /// on the monotonic clock since. So it never jumps, and an item's time to live is true whatever happens to
 /// the system's date. In a group it goes on from the calendar of the last leader, if the system's is behind
 /// that: so no item comes back that had expired.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Nanos,
     unix: UnixMillis,
-    /// The last time that may be told, in unix milliseconds: the calendar stands still there.
-    last: AtomicU64,
 }
 
 impl Clock {
     /// A clock whose calendar begins at `least`, or later.
     pub fn start(least: UnixMillis) -> Clock {
-        Clock { start: now(), unix: unix().max(least), last: AtomicU64::new(u64::MAX) }
+        Clock { start: now(), unix: unix().max(least) }
     }
 
     /// The same, where `least` may be ahead of the system's calendar by so much in any life: that is waited
@@ -39,22 +36,8 @@ impl Clock {
 
     #[inline]
     pub fn timestamps(&self) -> Timestamps {
-        let (now, calendar) = self.calendar();
-        // Acquire: that it may be told is persistent.
-        Timestamps { now, unix: calendar.min(UnixMillis(self.last.load(Ordering::Acquire))) }
-    }
-
-    /// The time, and the calendar if it did not stand still.
-    #[inline]
-    pub fn calendar(&self) -> (Nanos, UnixMillis) {
         let now = now();
-        (now, UnixMillis(self.unix.0 + now.since(self.start).0 / 1_000_000))
-    }
-
-    /// Has the calendar stand still before this time, until it is told a later one.
-    pub fn stand_before(&self, unix: UnixMillis) {
-        // Release: pairs with `timestamps`.
-        self.last.store(unix.0.saturating_sub(1), Ordering::Release);
+        Timestamps { now, unix: UnixMillis(self.unix.0 + now.since(self.start).0 / 1_000_000) }
     }
 
     pub fn started(&self) -> Nanos {
@@ -79,16 +62,6 @@ mod tests {
         let first = clock.timestamps().unix;
         assert!(first >= behind && first.0 < behind.0 + 100_000);
         assert!(Clock::start(UnixMillis(0)).timestamps().unix < behind, "the system's, where that is ahead");
-    }
-
-    #[test]
-    fn a_calendar_stands_before_what_may_not_be_told_yet() {
-        let clock = Clock::start(UnixMillis(0));
-        let began = clock.timestamps().unix;
-        clock.stand_before(UnixMillis(began.0 - 5));
-        assert_eq!(clock.timestamps().unix.0, began.0 - 6);
-        clock.stand_before(UnixMillis(u64::MAX));
-        assert!(clock.timestamps().unix >= began);
     }
 
     #[test]

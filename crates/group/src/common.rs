@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use longarm_base::{Csn, Nanos, Term, UnixMillis};
+use longarm_engine::persistent::root::CALENDAR_AHEAD;
 use longarm_engine::reclaim::Unaccounted;
 use longarm_engine::recover::{Recovered, Standby};
 use longarm_engine::session::{Sessions, ToldAges};
@@ -186,11 +187,6 @@ struct Life {
     held: AtomicBool,
 }
 
-/// How far ahead times may be told to be persistent: for some heartbeats.
-fn calendar_ahead(options: &CoreOptions) -> Duration {
-    options.lease * 2
-}
-
 /// An engine over what the arena holds, with an empty index.
 fn engine(
     options: &CoreOptions,
@@ -228,18 +224,9 @@ impl Core {
         let (engine, found) =
             Engine::persistent(memory, control, sums, budget, options.engine(keys.hash, None))?;
         let calendar = engine.root.as_ref().expect("persistent memory has a root").calendar();
-        let clock = Clock::start_after(calendar, calendar_ahead(&options));
+        let clock = Clock::start_after(calendar, CALENDAR_AHEAD);
         let core = Core::new(options, clock, lent, boot, keys.sum, engine);
         Ok((Core { data: Some(data), ..core }, found))
-    }
-
-    /// Lets the present time be told to clients, where that must be persistent. One thread calls it before
-    /// the server serves, and then at each heartbeat: the calendar stands still if that is late.
-    pub fn keep_calendar(&self) {
-        if let Some(root) = &self.engine.root {
-            let ahead = calendar_ahead(&self.options).as_millis() as u64;
-            self.clock.stand_before(root.keep_calendar(self.clock.calendar().1, ahead));
-        }
     }
 
     /// The figures of what outlives the memory, or of memory that outlives its process.
@@ -329,10 +316,14 @@ impl Core {
         self.options.log.say(line);
     }
 
-    /// Reads both clocks.
+    /// Reads both clocks. That the time may be told is persistent, where memory is.
     #[inline]
     pub fn timestamps(&self) -> Timestamps {
-        self.clock.timestamps()
+        let times = self.clock.timestamps();
+        if let Some(root) = &self.engine.root {
+            root.allow_time(times.unix);
+        }
+        times
     }
 
     /// When the core was made.

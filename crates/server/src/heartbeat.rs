@@ -14,7 +14,6 @@ pub(crate) fn run(core: &Arc<Core>, pause: &Pause) {
     let every = core.options.lease / BEATS_A_LEASE;
     let mut liveness = Liveness::new(core);
     loop {
-        core.keep_calendar();
         let times = core.timestamps();
         if liveness.made(core, times.now) {
             core.vouch(times.now, times);

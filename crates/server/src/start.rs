@@ -145,7 +145,6 @@ impl Server {
         let listeners = listen(transport, &shared.options, &lend(&shared.core.lent))?;
         let addresses = addresses(&listeners);
         shared.addresses.set(addresses.clone()).expect("a server starts once");
-        shared.core.keep_calendar();
         let times = shared.core.timestamps();
         shared.core.control.beat(times.now, times.unix);
         shared.core.control.set_state(ServerState::Serving);

@@ -371,9 +371,10 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "pmem-all",
-        about: "that, and everything at once that may strike one server and its clients",
+        about: "that, dates that are set, and everything at once that may strike one server and its clients",
         crashes: true,
         persistent: true,
+        dates: true,
         ..Scenario::ALL
     },
     Scenario {

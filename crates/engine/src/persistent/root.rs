@@ -1,6 +1,7 @@
 //! The root of persistent memory: where a server goes on from in its next life. Bytes: [`super::layout`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use longarm_base::{Csn, EntryRef, Mutant, UnixMillis};
 use longarm_host::Mutex;
@@ -13,6 +14,9 @@ use super::layout::{MAGIC, at};
 
 /// Versions that may be drawn before the ceiling is raised. A life that does not end in order wastes them.
 const VERSIONS: u64 = 1 << 20;
+
+/// How far the bound of the calendar is ahead of what is told at most, when it moves.
+pub const CALENDAR_AHEAD: Duration = Duration::from_millis(20);
 
 /// Why a root is of no use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,6 +69,8 @@ pub struct Root<M> {
     sums: SumKey,
     /// As the memory has it.
     ceiling: AtomicU64,
+    /// Of the calendar, as the memory has it.
+    bound: AtomicU64,
     raising: Mutex<()>,
     moving: Mutex<()>,
 }
@@ -82,8 +88,8 @@ impl<M: OwnedWords> Root<M> {
 
     /// The root in this memory: zeroed, or of an earlier life.
     pub fn new(memory: M, sums: SumKey) -> Root<M> {
-        let ceiling = AtomicU64::new(memory.load(at::CEILING));
-        Root { memory, sums, ceiling, raising: Mutex::default(), moving: Mutex::default() }
+        let [ceiling, bound] = [at::CEILING, at::CALENDAR].map(|at| AtomicU64::new(memory.load(at)));
+        Root { memory, sums, ceiling, bound, raising: Mutex::default(), moving: Mutex::default() }
     }
 
     /// Checks that it is a root, of memory of this shape.
@@ -157,13 +163,27 @@ impl<M: OwnedWords> Root<M> {
         UnixMillis(self.memory.load(at::CALENDAR))
     }
 
-    /// Lets this time be told, and those until so many milliseconds after it, which are persistent half at a
-    /// time. Returns the first that may not be told yet. One thread calls it now and then.
-    pub fn keep_calendar(&self, unix: UnixMillis, ahead: u64) -> UnixMillis {
-        if unix.0 + ahead / 2 >= self.calendar().0 {
-            self.set(at::CALENDAR, unix.0 + ahead);
+    /// Lets this time be told: once this returns, no later life tells an earlier one.
+    #[inline]
+    pub fn allow_time(&self, unix: UnixMillis) {
+        // Acquire: a bound that is seen is persistent.
+        if unix.0 >= self.bound.load(Ordering::Acquire) {
+            self.move_bound(unix);
         }
-        self.calendar()
+    }
+
+    #[cold]
+    fn move_bound(&self, unix: UnixMillis) {
+        let _raising = self.raising.lock();
+        // Relaxed: the lock orders those that move it.
+        if unix.0 >= self.bound.load(Ordering::Relaxed) {
+            let bound = unix.0 + CALENDAR_AHEAD.as_millis() as u64;
+            if !Mutant::ForgetTime.is_on() {
+                self.set(at::CALENDAR, bound);
+            }
+            // Release: pairs with `allow_time`.
+            self.bound.store(bound, Ordering::Release);
+        }
     }
 
     /// Makes a geometry persistent. Its owner calls it for each, with the tables locked.
@@ -216,4 +236,23 @@ impl<M: OwnedWords> Root<M> {
     pub fn moved(&self) {
         self.set(at::MOVING, 0);
     }
+}
+
+#[test]
+fn what_may_be_told_is_kept_for_the_next_life() {
+    use crate::testing::{memory, sums};
+    use longarm_memory::Words;
+
+    let memory = memory(super::layout::BYTES);
+    let root = Root::new(memory.clone(), sums());
+    root.allow_time(UnixMillis(100));
+    assert_eq!(root.calendar(), UnixMillis(120));
+    root.allow_time(UnixMillis(119));
+    assert_eq!(memory.load(at::CALENDAR), 120, "it was allowed");
+    root.allow_time(UnixMillis(120));
+    root.allow(Csn(7));
+    let next = Root::new(memory, sums());
+    assert_eq!((next.calendar(), next.ceiling()), (UnixMillis(140), Csn(7 + VERSIONS)));
+    next.end(Csn(9), UnixMillis(125));
+    assert_eq!((next.calendar(), next.ceiling()), (UnixMillis(126), Csn(9)));
 }
