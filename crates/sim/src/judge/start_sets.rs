@@ -4,6 +4,7 @@
 //! D2, D6: a leader from a disk has all that was committed up to the version of that disk, and nothing
 //! beyond; what is given up was written within the window.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use longarm_base::{Csn, Nanos, Term};
@@ -45,7 +46,7 @@ pub(super) struct StartSets {
     mixtures: BTreeMap<Term, BTreeSet<Version>>,
     /// All versions that readers may have seen, and that were not given up.
     seen: BTreeMap<Csn, Version>,
-    /// When each version was written first.
+    /// When each version was written first: the number of a write that was cut off is drawn again.
     times: BTreeMap<Csn, Nanos>,
     /// The last term that served with what a disk had.
     from_disk: Term,
@@ -198,7 +199,12 @@ impl Rules for StartSets {
             Observation::Wrote { stream, position, csn, write: Some((key, value)) } => {
                 let write = Version { csn: *csn, key: *key, value: *value };
                 let at = At { term, stream: *stream, position: *position };
-                self.times.entry(*csn).or_insert(seen.time);
+                let found = self.found.get(&term).and_then(|found| found.get(key));
+                let is_moved = found.is_some_and(|(found, _)| found >= csn);
+                match self.times.entry(*csn) {
+                    Entry::Occupied(_) if is_moved => {}
+                    entry => _ = entry.insert_entry(seen.time),
+                }
                 self.written.entry(write).or_default().push(at);
                 Ok(())
             }

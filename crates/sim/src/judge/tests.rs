@@ -24,7 +24,11 @@ struct Log {
 
 impl Log {
     fn new() -> Log {
-        Log { judge: Judge::new(5, QUICK, &[Drift::default(); 5], None), time: 0, members: vec![0, 1, 2] }
+        Log::that_loses(None)
+    }
+
+    fn that_loses(window: Option<Nanos>) -> Log {
+        Log { judge: Judge::new(5, QUICK, &[Drift::default(); 5], window), time: 0, members: vec![0, 1, 2] }
     }
 
     /// A tenth of a millisecond later something happens on a machine.
@@ -265,6 +269,44 @@ fn i2_and_i13_what_a_term_found_is_not_lost_though_nobody_had_applied_it() {
     // The delete is gone, as nothing that it hides is stored.
     after(true, &[]).is_sound();
     after(true, &[(1, true)]).breaks("I13");
+}
+
+/// The power is lost some time after a write. Its number had been that of a write which was cut off long
+/// before, or of one that counted.
+#[test]
+fn d2_what_is_given_up_is_as_old_as_the_first_write_of_it_that_counted() {
+    for counted in [false, true] {
+        let mut log = Log::that_loses(Some(Nanos(40 * MS)));
+        log.install(term(1, 0), Term::ZERO, &[0]).serve(term(1, 0)).put(0, 0, 1);
+        match counted {
+            true => log.put(0, 1, 2),
+            false => log.wrote(0, 1, 2, true),
+        };
+        log.pass(500 * MS).on(0, Observation::SteppedDown { term: term(1, 0) });
+        log.install(term(2, 1), term(1, 0), &[1 + u64::from(counted)]).restored(1, 1, true);
+        if counted {
+            log.restored(1, 2, true);
+        }
+        log.serve(term(2, 1));
+        let csn = if counted { 3 } else { 2 };
+        log.wrote(1, 0, csn, true).committed(1, 1, &[0]).shown(1, csn).applied(1, 0);
+        log.is_sound();
+        log.on(1, Observation::SteppedDown { term: term(2, 1) }).pass(30 * MS);
+        let members = [0, 1, 2].map(ReplicaId).to_vec();
+        let (of, base, disk) = (term(3, 2), term(2, 1), Some(Csn(1)));
+        for machine in [2, 1, 0] {
+            let (sync, lens, reclaimed, mixed) = (base, vec![0], 0, true);
+            log.on(machine, Observation::Promised { term: of }).on(machine, Observation::Fenced { term: of });
+            log.on(machine, Observation::Reported { term: of, sync, lens, reclaimed, mixed });
+        }
+        log.on(2, Observation::Installing { term: of, base, cuts: vec![0], mixed: false, disk, members });
+        log.restored(2, 1, true).on(2, Observation::Adopted { term: of });
+        log.on(1, Observation::Adopted { term: of }).on(2, Observation::Served { term: of, boot: 3 });
+        match counted {
+            true => log.breaks("D2: the writes of 5"),
+            false => log.is_sound(),
+        }
+    }
 }
 
 #[test]
