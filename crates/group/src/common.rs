@@ -246,7 +246,7 @@ impl Core {
     /// Ends the life of persistent memory in order: no thread writes any more.
     pub fn end_life(&self) {
         if let Some(root) = &self.engine.root {
-            root.end(self.engine.csn(), self.timestamps().unix);
+            root.end(self.engine.csn(), self.clock.timestamps().unix);
         }
     }
 

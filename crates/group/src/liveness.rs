@@ -7,6 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use longarm_base::Nanos;
+use longarm_host::now;
 
 use crate::common::Core;
 use crate::pulse::Pulse;
@@ -28,7 +29,7 @@ pub struct Liveness {
 impl Liveness {
     /// Begins as if each worker's loop had turned just now.
     pub fn new(core: &Core) -> Liveness {
-        let now = core.timestamps().now;
+        let now = now();
         let seen = core.pulses.iter().map(|_| Seen { rounds: 0, since: now }).collect();
         Liveness { seen, withholding: false }
     }

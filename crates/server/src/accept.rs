@@ -189,7 +189,7 @@ impl<Q: QueuePair + 'static> Serving<Q> {
         let (mailbox, qp) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                let now = self.shared.core.timestamps().now;
+                let now = now();
                 session.lock().leave(generation, now);
                 return Err(error);
             }
@@ -215,7 +215,7 @@ impl<Q: QueuePair + 'static> Serving<Q> {
             boot: core.boot,
             sum_key: core.sum_key,
             // The clock is read after the hello came; it is the clock of the heartbeats.
-            stamp: core.timestamps().now.0,
+            stamp: now().0,
             // For a group the lease follows from its timing, whatever the server's own would be.
             lease: core.options.lease.as_nanos() as u64,
             read_bound: core.options.read_bound.as_nanos() as u64,

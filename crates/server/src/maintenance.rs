@@ -11,8 +11,8 @@ use std::time::Duration;
 use longarm_base::limits::SEGMENT_BYTES;
 use longarm_base::{Mutant, Nanos};
 use longarm_fabric::QueuePair;
-use longarm_host::Pause;
 use longarm_host::observe::{ReplicaStep, reach};
+use longarm_host::{Pause, now};
 use longarm_index::hash::Moved;
 use longarm_memory::{Budget, Mapped};
 use longarm_store::{Collector, HugePace, Work};
@@ -150,7 +150,7 @@ impl<Q: QueuePair> Maintenance<Q> {
         group: Option<(Replicator<Q, Mapped>, Arc<SharedReleases>)>,
     ) -> Maintenance<Q> {
         let collector = Collector::new(shared.core.engine.store.clone());
-        let (now, worked) = (shared.core.timestamps().now, shared.core.engine.shortage.worked());
+        let (now, worked) = (now(), shared.core.engine.shortage.worked());
         let rate = MoveRate::new(shared.core.engine.csn());
         let group =
             group.map(|(replicator, releases)| GroupPart { replicator, releases, rate, leaving: Vec::new() });
@@ -197,12 +197,12 @@ impl<Q: QueuePair> Maintenance<Q> {
                 // Workers may need this very core.
                 longarm_host::relax();
             } else {
-                let before = self.shared.core.timestamps().now;
+                let before = now();
                 let tick_now = if replicated == Pumped::Waiting { REPLICATING } else { tick };
                 if !pause.sleep(tick_now) {
                     return;
                 }
-                let slept = self.shared.core.timestamps().now.since(before);
+                let slept = now().since(before);
                 let whole = slept.0 >= tick_now.as_nanos() as u64;
                 tick = if whole { (tick * 2).min(TICK_MAX) } else { TICK_MIN };
             }
@@ -276,13 +276,10 @@ impl<Q: QueuePair> Maintenance<Q> {
     }
 
     /// Has one more block of the arena stand in a huge page, if it is time for that.
-    fn populate(&mut self, now: Nanos) {
+    fn populate(&mut self, begun: Nanos) {
         let core = &self.shared.core;
-        if self.huge.is_due(now, core.engine.csn().0) {
-            let begun = core.timestamps().now;
-            if core.engine.store.populate_some() {
-                self.huge.took(begun, core.timestamps().now);
-            }
+        if self.huge.is_due(begun, core.engine.csn().0) && core.engine.store.populate_some() {
+            self.huge.took(begun, now());
         }
     }
 

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use longarm_group::{DiskStats, GroupStats, process_cpu};
+use longarm_host::now;
 use longarm_ordered::{OrderedStage, OrderedStats};
 use longarm_wire::RequestKind;
 use serde::Serialize;
@@ -241,7 +242,7 @@ impl Shared {
             bytes: read(&client.bytes),
         };
         Stats {
-            uptime_ms: core.timestamps().now.since(core.started()).0 / 1_000_000,
+            uptime_ms: now().since(core.started()).0 / 1_000_000,
             boot: core.boot,
             pid: std::process::id(),
             addresses: self

@@ -58,14 +58,14 @@ impl Server {
         match &mut self.body {
             Body::Alone { shared, threads, heart, heart_pause } => {
                 let clients = shared.clients().len();
-                let deadline = shared.core.timestamps().now + Nanos(drain.as_nanos() as u64);
+                let deadline = now() + Nanos(drain.as_nanos() as u64);
                 let mut panicked = join(self.listeners.threads.drain(..));
                 let drained = threads.drain(deadline);
                 // Requests are executed no longer, or the drain is given up: from here on memory and
                 // heartbeat tell nothing new.
                 heart_pause.stop();
                 panicked += join(heart.take());
-                panicked += threads.end(deadline.max(shared.core.timestamps().now + LAST_WORD));
+                panicked += threads.end(deadline.max(now() + LAST_WORD));
                 if panicked == 0 {
                     shared.core.end_life();
                 }

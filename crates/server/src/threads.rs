@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use longarm_base::Nanos;
 use longarm_fabric::Channel;
-use longarm_host::{Pause, Thread};
+use longarm_host::{Pause, Thread, now};
 use longarm_index::control::ServerState;
 
 use crate::shared::Shared;
@@ -19,7 +19,7 @@ const LOOK: std::time::Duration = std::time::Duration::from_millis(1);
 pub(crate) fn await_drained(core: &Core, deadline: Nanos) -> bool {
     let drained = || core.pulses.iter().all(|pulse| pulse.is_drained());
     let bed = Pause::default();
-    while !drained() && core.timestamps().now < deadline {
+    while !drained() && now() < deadline {
         bed.sleep(LOOK);
     }
     drained()

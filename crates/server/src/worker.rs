@@ -172,7 +172,7 @@ impl<Q: QueuePair> Worker<Q> {
             context: &mut self.context,
             phase: self.shared.core.phase(),
         };
-        let turn = self.connections.round(&mut execution, &mut |gone| leave(&self.shared, &self.inbox, gone));
+        let turn = self.connections.round(&mut execution, &mut |gone| leave(&self.inbox, gone));
         busy |= turn == Turn::Busy;
         busy |= self.replicate();
         match (busy, turn == Turn::Waiting || self.replicating) {
@@ -214,7 +214,7 @@ impl<Q: QueuePair> Worker<Q> {
             context: &mut self.context,
             phase: self.shared.core.phase(),
         };
-        news |= self.connections.arm(&execution, &mut |gone| leave(&self.shared, &self.inbox, gone));
+        news |= self.connections.arm(&execution, &mut |gone| leave(&self.inbox, gone));
         if !news {
             self.connections.wait(limit);
         }
@@ -226,7 +226,7 @@ impl<Q: QueuePair> Worker<Q> {
         let most = self.shared.options.ring_bytes / 64 / BATCH as u64 + 2;
         let mut quiet = 0;
         for _ in 0..most {
-            if self.shared.core.timestamps().now >= self.shared.core.deadline() || quiet == 2 {
+            if now() >= self.shared.core.deadline() || quiet == 2 {
                 break;
             }
             quiet = if self.round() == Turn::Busy { 0 } else { quiet + 1 };
@@ -239,7 +239,7 @@ impl<Q: QueuePair> Worker<Q> {
     fn close(mut self) {
         self.inbox.pulse.set_drained();
         let mut quiet = 0;
-        while quiet < 2 && self.shared.core.timestamps().now < self.shared.core.deadline() {
+        while quiet < 2 && now() < self.shared.core.deadline() {
             match self.round() {
                 Turn::Busy => quiet = 0,
                 Turn::Waiting => {
@@ -249,9 +249,9 @@ impl<Q: QueuePair> Worker<Q> {
                 _ => quiet += 1,
             }
         }
-        let left = self.shared.core.deadline().since(self.shared.core.timestamps().now);
+        let left = self.shared.core.deadline().since(now());
         let patience = Duration::from_nanos(left.0).min(PATIENCE);
-        self.connections.end(patience, &mut |gone| leave(&self.shared, &self.inbox, gone));
+        self.connections.end(patience, &mut |gone| leave(&self.inbox, gone));
         if let Some(replicator) = &mut self.replicator {
             replicator.end();
         }
@@ -272,8 +272,8 @@ impl<Q: QueuePair> Worker<Q> {
     }
 }
 
-fn leave<Q: QueuePair>(shared: &Shared, inbox: &WorkerInbox<Q>, connection: Connection<Q>) {
-    connection.leave(shared.core.timestamps().now);
+fn leave<Q: QueuePair>(inbox: &WorkerInbox<Q>, connection: Connection<Q>) {
+    connection.leave(now());
     // Relaxed: a hint for spreading the load.
     if inbox.pulse.load.fetch_sub(1, Ordering::Relaxed) == 1 {
         inbox.whereabouts.rest();
