@@ -309,6 +309,13 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("ClaimAcked", Sim("durable-group", 55)),
     ("ForgetMixed", Sim("durable-group", 1)),
     (
+        "WriteOver",
+        Test(
+            "longarm-group",
+            "durable::tests::a_file_that_is_given_segments_that_were_used_again_says_so_first",
+        ),
+    ),
+    (
         "DrainAfterReady",
         Test("longarm-group", "durable::tests::what_is_copied_while_the_memory_changes_is_not_written"),
     ),

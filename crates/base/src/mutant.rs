@@ -255,6 +255,8 @@ pub enum Mutant {
     ClaimAcked,
     /// A file that is given another start set does not say so (D4).
     ForgetMixed,
+    /// A file is given what its memory has in segments that were used again, and does not say so first (D4).
+    WriteOver,
     /// A follower's disk goes on writing when the memory is about to change (D4).
     DrainAfterReady,
     /// Entries that a next leader cut off stay in the file of a replica that had them (D4).

@@ -140,6 +140,8 @@ enum Trouble {
     Stopped,
     /// The leader cannot be heard, or is too far ahead.
     Away,
+    /// The file has more of the term than the leader's.
+    Ahead,
     /// The disk failed.
     Failed(DiskError),
 }
@@ -166,6 +168,7 @@ impl From<Unsettled> for Trouble {
     fn from(why: Unsettled) -> Trouble {
         match why {
             Unsettled::Stopped => Trouble::Stopped,
+            Unsettled::Ahead => Trouble::Ahead,
             Unsettled::Failed(error) => Trouble::Failed(error),
         }
     }
@@ -192,6 +195,11 @@ impl<Q: QueuePair> FollowScribe<Q> {
                 Err(Trouble::Failed(error)) => {
                     self.seed.log.say(&format!("{error}. This replica keeps nothing on its disk any more"));
                     self.seed.slot.fail();
+                }
+                Err(Trouble::Ahead) => {
+                    self.refused = "its file has more of the term than the leader's, and stays what it is \
+                                    until the leader's has as much"
+                        .into();
                 }
                 Ok(()) | Err(Trouble::Away) => {}
             }
@@ -238,10 +246,7 @@ impl<Q: QueuePair> FollowScribe<Q> {
             return Ok(Some(kept));
         }
         self.seed.slot.put(kept);
-        self.refused = "its file has more of the term than the leader's, and stays what it is until the \
-                        leader's has as much"
-            .into();
-        Err(Trouble::Away)
+        Err(Trouble::Ahead)
     }
 
     /// Follows the leader's marks over one connection.
@@ -254,7 +259,7 @@ impl<Q: QueuePair> FollowScribe<Q> {
         let floors: Vec<u64> = (0..streams).map(|at| self.seed.page.load(page::floor_at(at))).collect();
         // Looked at before the lines: they say that so many segments are free.
         let told = self.seed.page.load(page::RECLAIMED);
-        if let Err(trouble) = self.settle(&mut kept, floors.clone(), &mut desk) {
+        if let Err(trouble) = self.settle(&mut kept, floors.clone(), first.noted, &mut desk) {
             // A disk that failed is of no use to anybody.
             if !matches!(trouble, Trouble::Failed(_)) {
                 self.seed.slot.put(kept);
@@ -345,6 +350,7 @@ impl<Q: QueuePair> FollowScribe<Q> {
         &self,
         kept: &mut KeptDisk,
         floors: Vec<u64>,
+        noted: Csn,
         desk: &mut PeerChannel<Q>,
     ) -> Result<(), Trouble> {
         self.seed.slot.tell(kept)?;
@@ -357,7 +363,8 @@ impl<Q: QueuePair> FollowScribe<Q> {
             }
             self.is_stopped()
         };
-        Ok(kept.settle(&self.seed.arena, self.seed.term, floors, &stopped)?)
+        let may_mix = may_mix(kept, self.seed.term, noted);
+        Ok(kept.settle(&self.seed.arena, self.seed.term, floors, may_mix, &stopped)?)
     }
 }
 

@@ -64,10 +64,10 @@ pub(crate) fn begin(
 ) -> Result<Begun, DiskError> {
     let (durability, first) = (durable.durability, moment(core, 0));
     let (stable, ceiling, streams) = (first.stable, first.ceiling, first.written.len());
-    match kept.settle(&arena_of(core), term, vec![0; streams], &|| false) {
+    match kept.settle(&arena_of(core), term, vec![0; streams], true, &|| false) {
         Ok(()) => {}
         Err(Unsettled::Failed(error)) => return Err(error),
-        Err(Unsettled::Stopped) => unreachable!("nobody stops it"),
+        Err(Unsettled::Stopped | Unsettled::Ahead) => unreachable!("nobody stops it, and it may mix"),
     }
     let gate = Arc::new(DiskGate::new(durability, kept.disk.medium().persistence(), group, streams, desk));
     let scribe = Scribe::begin(kept.disk, term, durability == Durability::Sync, first)?;

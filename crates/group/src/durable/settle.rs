@@ -9,9 +9,12 @@
 //! (3) A file whose replica was overwritten with another start set than its own becomes a mixture, as the
 //!     memory did: it still has what its own term and those before committed, since that has its place for
 //!     ever. A note says so first (D4).
-//! (4) Entries of the file's own term that a next leader cut off go from the file, too, also below the
+//! (4) So does the file of a replica that was away while a leader used segments again: what the memory has
+//!     there now is written over what the note counts. It is needed no more, but what is left of it in the
+//!     middle of that would be taken for damage, and the file has less of its own term than its note says.
+//! (5) Entries of the file's own term that a next leader cut off go from the file, too, also below the
 //!     floors: this disk had them, and too few others. A note with lower floors says so first.
-//! (5) What is left of an entry that was cut off while a leader wrote it would look like damage once its term
+//! (6) What is left of an entry that was cut off while a leader wrote it would look like damage once its term
 //!     is not the newest any more. It is void in the file.
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
@@ -21,7 +24,7 @@ use longarm_host::{now, sleep};
 use longarm_memory::{Mapped, Words};
 use longarm_store::object::layout::SUM;
 use longarm_store::segment::layout::segment_at;
-use longarm_store::segment::{ArenaGeometry, Line, line_bytes, replica_line};
+use longarm_store::segment::{ArenaGeometry, Line, SegmentState, line_bytes, replica_line};
 use longarm_store::{ArenaView, SegmentUse};
 
 use crate::OWN_HEADER;
@@ -56,6 +59,8 @@ pub(crate) struct KeptDisk {
 pub(crate) enum Unsettled {
     /// The memory is about to change.
     Stopped,
+    /// The file has more of the term than the leader's, and may not become a mixture yet.
+    Ahead,
     /// The disk failed.
     Failed(DiskError),
 }
@@ -69,15 +74,19 @@ impl From<DiskError> for Unsettled {
 impl KeptDisk {
     /// Notes that the replica's memory was given another start set, which the file will be given, too.
     pub fn mix(&mut self) -> Result<(), DiskError> {
-        if let Some(note) = &mut self.note
-            && !Mutant::ForgetMixed.is_on()
-        {
-            (note.mixed, note.ended, note.floors) = (true, false, self.floors.clone());
-            self.disk.write_note(note)?;
-            self.disk.sync()?;
+        if !Mutant::ForgetMixed.is_on() {
+            self.note_mixture()?;
         }
         (self.same, self.lacks_all) = (false, true);
         Ok(())
+    }
+
+    /// Notes that the file becomes a mixture.
+    fn note_mixture(&mut self) -> Result<(), DiskError> {
+        let Some(note) = &mut self.note else { return Ok(()) };
+        (note.mixed, note.ended, note.floors) = (true, false, self.floors.clone());
+        self.disk.write_note(note)?;
+        self.disk.sync()
     }
 
     /// Notes that a next leader cut off what these streams of the file's term have from here on.
@@ -98,21 +107,27 @@ impl KeptDisk {
     }
 
     /// Gives the file all that the memory has of the start set of a term, and the term's own streams below
-    /// `floors`; more of these may come meanwhile. `stopped` says that the memory is not to be looked at any
-    /// more. On return all of it is surely there, though no note says so.
+    /// `floors`; more of these may come meanwhile. `may_mix`: it may become a mixture for that. `stopped`
+    /// says that the memory is not to be looked at any more. On return all of it is surely there, though no
+    /// note says so.
     pub fn settle(
         &mut self,
         arena: &CheckedArena<Mapped>,
         term: Term,
         floors: Vec<u64>,
+        may_mix: bool,
         stopped: &dyn Fn() -> bool,
     ) -> Result<(), Unsettled> {
+        // Its lines are those that a loss of power leaves: segments that were freed are overwritten.
+        self.disk.write_table()?;
+        self.disk.sync()?;
         let geometry = ArenaGeometry::read(&arena.memory, &arena.sums).expect(OWN_HEADER);
         let mut settling = Settling {
             kept: self,
             arena,
             term,
             geometry,
+            may_mix,
             stopped,
             buffer: vec![0; CHUNK as usize],
             unsynced: 0,
@@ -136,6 +151,7 @@ struct Settling<'a> {
     arena: &'a CheckedArena<Mapped>,
     term: Term,
     geometry: ArenaGeometry,
+    may_mix: bool,
     stopped: &'a dyn Fn() -> bool,
     buffer: Vec<u8>,
     unsynced: u64,
@@ -147,6 +163,10 @@ impl Settling<'_> {
         let CheckedArena { memory, sums } = self.arena;
         let view = ArenaView { memory, sums };
         let bytes = self.line(segment)?;
+        if self.counts_other(segment, &bytes) && !Mutant::WriteOver.is_on() {
+            self.may_mix.then_some(()).ok_or(Unsettled::Ahead)?;
+            self.kept.note_mixture()?;
+        }
         let known = Line::from_bytes(&self.kept.disk.line(segment), sums, segment).unwrap_or(Line::FREE);
         let lacks = !self.kept.same;
         if let Some(it) = SegmentUse::read(view, self.geometry, segment).filter(|_| lacks) {
@@ -160,6 +180,14 @@ impl Settling<'_> {
         }
         self.kept.disk.set_line(segment, &bytes);
         Ok(())
+    }
+
+    /// Whether the note counts a use of a segment that is over by now: its line is another one.
+    fn counts_other(&self, segment: u32, line: &[u8; LINE as usize]) -> bool {
+        let Some(note) = self.kept.note.as_ref().filter(|note| !note.mixed) else { return false };
+        let bytes = self.kept.disk.line(segment);
+        let known = Line::from_bytes(&bytes, &self.arena.sums, segment).unwrap_or(Line::FREE);
+        known.state != SegmentState::Free && known.term <= note.term && bytes != *line
     }
 
     /// The line of a segment, between two changes. What never comes to be a line says nothing.
