@@ -306,8 +306,14 @@ const MUTANTS: &[(&str, Finder)] = &[
         Test("longarm-group", "follower_disk::tests::what_is_on_disk_counts_only_where_that_is_asked_for"),
     ),
     ("SyncedInMemory", Sim("durable-group", 1)),
-    ("ClaimAcked", Sim("durable-group", 55)),
-    ("ForgetMixed", Sim("durable-group", 1)),
+    ("ClaimAcked", Sim("durable-group", 10)),
+    (
+        "ForgetMixed",
+        Test(
+            "longarm-group",
+            "durable::tests::a_file_whose_memory_was_overwritten_says_so_before_it_is_written",
+        ),
+    ),
     (
         "WriteOver",
         Test(

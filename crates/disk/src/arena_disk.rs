@@ -209,6 +209,15 @@ impl<M: Medium> ArenaDisk<M> {
         changed.iter().try_for_each(|(at, bytes)| self.attempt("write", |medium| medium.write(*at, bytes)))
     }
 
+    /// Waits until all lines that were set are there.
+    pub fn sync_table(&mut self) -> Result<(), DiskError> {
+        if self.table.is_synced() {
+            return Ok(());
+        }
+        self.write_table()?;
+        self.sync()
+    }
+
     /// Writes bytes of segments behind the table.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
         let at = self.place(offset, bytes.len());

@@ -67,6 +67,11 @@ impl TablePages {
         !self.changed.is_empty()
     }
 
+    /// Whether all pages are there as they are.
+    pub fn is_synced(&self) -> bool {
+        self.changed.is_empty() && self.written.is_empty()
+    }
+
     /// The pages that changed since they were written: where each goes, and its bytes. It goes where the copy
     /// is not that counts.
     pub fn take_changed(&mut self) -> Vec<(u64, Vec<u8>)> {

@@ -50,8 +50,8 @@ const NOTES: u32 = 4;
 const GOES_ON: Nanos = Nanos::from_millis(10);
 /// The longest sleep.
 const IDLE: Duration = Duration::from_millis(100);
-/// How long it waits for what is on its way before it looks again.
-const LANDING_SOON: Duration = Duration::from_micros(50);
+/// How long it waits for what is on its way, or before the first note of a term, before it looks again.
+const SOON: Duration = Duration::from_micros(50);
 /// How long an entry may be on its way before the connection counts as lost, and how long a READ may take.
 const PATIENCE: Nanos = Nanos::from_millis(5_000);
 /// The shortest and longest time between two tries to connect.
@@ -524,10 +524,11 @@ impl<Q: QueuePair> Writing<'_, Q> {
 
     /// Sleeps until there is something to do.
     fn rest(&mut self, channel: &Channel) {
-        if self.missing.is_some() {
-            return sleep(LANDING_SOON);
-        }
         let due = !self.scribe.is_settled();
+        // The replica is not in sync before the first note.
+        if self.missing.is_some() || due && !self.is_noted() {
+            return sleep(SOON);
+        }
         let limit = if due { Duration::from_nanos(self.note_every.0) } else { IDLE };
         if self.desk.may_sleep() {
             channel.wait(self.scrub.rest(limit));

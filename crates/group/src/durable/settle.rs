@@ -118,9 +118,8 @@ impl KeptDisk {
         may_mix: bool,
         stopped: &dyn Fn() -> bool,
     ) -> Result<(), Unsettled> {
-        // Its lines are those that a loss of power leaves: segments that were freed are overwritten.
-        self.disk.write_table()?;
-        self.disk.sync()?;
+        // Segments that its lines say are free are overwritten, so a loss of power leaves these lines.
+        self.disk.sync_table()?;
         let geometry = ArenaGeometry::read(&arena.memory, &arena.sums).expect(OWN_HEADER);
         let mut settling = Settling {
             kept: self,
