@@ -84,7 +84,11 @@ impl KeptDisk {
     /// Notes that the file becomes a mixture.
     fn note_mixture(&mut self) -> Result<(), DiskError> {
         let Some(note) = &mut self.note else { return Ok(()) };
-        (note.mixed, note.ended, note.floors) = (true, false, self.floors.clone());
+        (note.mixed, note.ended) = (true, false);
+        // Floors are of the file's term, of which there may be no note yet.
+        if note.term == self.term {
+            note.floors.clone_from(&self.floors);
+        }
         self.disk.write_note(note)?;
         self.disk.sync()
     }

@@ -486,18 +486,24 @@ fn what_a_leader_left_half_written_is_no_damage_in_the_next_term() {
 
 #[test]
 fn a_file_whose_memory_was_overwritten_says_so_before_it_is_written() {
-    let mut leader = Leader::new(true);
-    leader.put(b"a", 100);
-    leader.batch();
-    leader.batch();
-    let mut kept = kept(leader.load(false).expect("loaded").1);
-    let slot = DiskSlot::new(None);
-    slot.overwrite();
-    slot.tell(&mut kept).expect("written");
-    assert!(kept.lacks_all);
-    let found = leader.load(false).expect("loaded").1;
-    let note = found.note.expect("a note");
-    assert_eq!((note.mixed, note.term, note.floors), (true, TERM, vec![1, 0]));
+    // In the second case the file was given the next term's start set, and no note says so yet.
+    for is_of_next in [false, true] {
+        let mut leader = Leader::new(true);
+        leader.put(b"a", 100);
+        leader.batch();
+        leader.batch();
+        let (arena, loaded) = leader.load(false).expect("loaded");
+        let (mut kept, slot) = (kept(loaded), DiskSlot::new(None));
+        if is_of_next {
+            kept.settle(&arena, NEXT, vec![0; 2], true, &|| false).expect("settled");
+        }
+        slot.overwrite();
+        slot.tell(&mut kept).expect("written");
+        assert!(kept.lacks_all);
+        let found = leader.load(false).expect("loaded").1;
+        let note = found.note.expect("a note");
+        assert_eq!((note.mixed, note.term, note.floors), (true, TERM, vec![1, 0]));
+    }
 }
 
 #[test]
