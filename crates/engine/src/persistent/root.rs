@@ -136,19 +136,19 @@ impl<M: OwnedWords> Root<M> {
     pub fn allow(&self, csn: Csn) {
         // Acquire: a ceiling that is seen is persistent.
         if csn.0 > self.ceiling.load(Ordering::Acquire) {
-            self.raise(csn);
+            self.raise(at::CEILING, &self.ceiling, csn.0, csn.0 + VERSIONS);
         }
     }
 
+    /// Raises what is persistent as far as `to`, if `needed` is beyond it.
     #[cold]
-    fn raise(&self, csn: Csn) {
+    fn raise(&self, at: u64, persistent: &AtomicU64, needed: u64, to: u64) {
         let _raising = self.raising.lock();
         // Relaxed: the lock orders those that raise it.
-        if csn.0 > self.ceiling.load(Ordering::Relaxed) {
-            let ceiling = csn.0 + VERSIONS;
-            self.set(at::CEILING, ceiling);
-            // Release: pairs with `allow`.
-            self.ceiling.store(ceiling, Ordering::Release);
+        if needed > persistent.load(Ordering::Relaxed) {
+            self.set(at, to);
+            // Release: pairs with `allow` and `allow_time`.
+            persistent.store(to, Ordering::Release);
         }
     }
 
@@ -167,22 +167,9 @@ impl<M: OwnedWords> Root<M> {
     #[inline]
     pub fn allow_time(&self, unix: UnixMillis) {
         // Acquire: a bound that is seen is persistent.
-        if unix.0 >= self.bound.load(Ordering::Acquire) {
-            self.move_bound(unix);
-        }
-    }
-
-    #[cold]
-    fn move_bound(&self, unix: UnixMillis) {
-        let _raising = self.raising.lock();
-        // Relaxed: the lock orders those that move it.
-        if unix.0 >= self.bound.load(Ordering::Relaxed) {
-            let bound = unix.0 + CALENDAR_AHEAD.as_millis() as u64;
-            if !Mutant::ForgetTime.is_on() {
-                self.set(at::CALENDAR, bound);
-            }
-            // Release: pairs with `allow_time`.
-            self.bound.store(bound, Ordering::Release);
+        if unix.0 >= self.bound.load(Ordering::Acquire) && !Mutant::ForgetTime.is_on() {
+            let ahead = CALENDAR_AHEAD.as_millis() as u64;
+            self.raise(at::CALENDAR, &self.bound, unix.0 + 1, unix.0 + ahead);
         }
     }
 
