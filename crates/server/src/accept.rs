@@ -189,8 +189,7 @@ impl<Q: QueuePair + 'static> Serving<Q> {
         let (mailbox, qp) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                let now = now();
-                session.lock().leave(generation, now);
+                session.lock().leave(generation, now());
                 return Err(error);
             }
         };

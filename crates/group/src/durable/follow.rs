@@ -236,25 +236,13 @@ impl<Q: QueuePair> FollowScribe<Q> {
         desk.map_err(|_| Trouble::Away)
     }
 
-    /// Takes the file, if it may become one of the term: the leader's has all up to `noted`. None if it is
-    /// lost.
-    fn take(&mut self, noted: Csn) -> Result<Option<KeptDisk>, Trouble> {
-        let Some(kept) = self.seed.slot.take(now() + PATIENCE, || !self.is_stopped()) else {
-            return Ok(None);
-        };
-        if !self.seed.slot.is_to_mix() || may_mix(&kept, self.seed.term, noted) {
-            return Ok(Some(kept));
-        }
-        self.seed.slot.put(kept);
-        Err(Trouble::Ahead)
-    }
-
     /// Follows the leader's marks over one connection.
     fn attend(&mut self) -> Result<(), Trouble> {
         let mut desk = self.connect()?;
         desk.sleep_on(&self.channel)?;
         let first = self.first_mark(&mut desk)?;
-        let Some(mut kept) = self.take(first.noted)? else { return self.say_lost(&mut desk) };
+        let kept = self.seed.slot.take(now() + PATIENCE, || !self.is_stopped());
+        let Some(mut kept) = kept else { return self.say_lost(&mut desk) };
         let (streams, segments) = (first.written.len(), kept.disk.shape().segments as usize);
         let floors: Vec<u64> = (0..streams).map(|at| self.seed.page.load(page::floor_at(at))).collect();
         // Looked at before the lines: they say that so many segments are free.
@@ -344,8 +332,9 @@ impl<Q: QueuePair> FollowScribe<Q> {
         }
     }
 
-    /// Gives the file the start set of the term, and the term's streams below these floors. It may be much,
-    /// and a leader that forms is told now and then that it goes on.
+    /// Gives the file the start set of the term, and the term's streams below these floors. It may become a
+    /// mixture for that if the leader's has as much: all up to `noted`. It may be much, and a leader that
+    /// forms is told now and then that it goes on.
     fn settle(
         &self,
         kept: &mut KeptDisk,
@@ -353,6 +342,10 @@ impl<Q: QueuePair> FollowScribe<Q> {
         noted: Csn,
         desk: &mut PeerChannel<Q>,
     ) -> Result<(), Trouble> {
+        let may_mix = may_mix(kept, self.seed.term, noted);
+        if self.seed.slot.is_to_mix() && !may_mix {
+            return Err(Trouble::Ahead);
+        }
         self.seed.slot.tell(kept)?;
         let (desk, told) = (RefCell::new(desk), Cell::new(now()));
         let stopped = || {
@@ -363,7 +356,6 @@ impl<Q: QueuePair> FollowScribe<Q> {
             }
             self.is_stopped()
         };
-        let may_mix = may_mix(kept, self.seed.term, noted);
         Ok(kept.settle(&self.seed.arena, self.seed.term, floors, may_mix, &stopped)?)
     }
 }

@@ -165,12 +165,11 @@ impl Settling<'_> {
     fn segment(&mut self, segment: u32) -> Result<(), Unsettled> {
         let CheckedArena { memory, sums } = self.arena;
         let view = ArenaView { memory, sums };
-        let bytes = self.line(segment)?;
-        if self.counts_other(segment, &bytes) && !Mutant::WriteOver.is_on() {
-            self.may_mix.then_some(()).ok_or(Unsettled::Ahead)?;
-            self.kept.note_mixture()?;
+        let (bytes, known) = (self.line(segment)?, self.kept.disk.line(segment));
+        if bytes != known {
+            self.give_up(segment)?;
         }
-        let known = Line::from_bytes(&self.kept.disk.line(segment), sums, segment).unwrap_or(Line::FREE);
+        let known = Line::from_bytes(&known, sums, segment).unwrap_or(Line::FREE);
         let lacks = !self.kept.same;
         if let Some(it) = SegmentUse::read(view, self.geometry, segment).filter(|_| lacks) {
             let is_known = known.has_entries() && known.is_same_use(&it.line);
@@ -185,12 +184,18 @@ impl Settling<'_> {
         Ok(())
     }
 
-    /// Whether the note counts a use of a segment that is over by now: its line is another one.
-    fn counts_other(&self, segment: u32, line: &[u8; LINE as usize]) -> bool {
-        let Some(note) = self.kept.note.as_ref().filter(|note| !note.mixed) else { return false };
-        let bytes = self.kept.disk.line(segment);
-        let known = Line::from_bytes(&bytes, &self.arena.sums, segment).unwrap_or(Line::FREE);
-        known.state != SegmentState::Free && known.term <= note.term && bytes != *line
+    /// The file is about to lose what it has in a segment. If its note counts that, a note says so first.
+    fn give_up(&mut self, segment: u32) -> Result<(), Unsettled> {
+        let Some(note) = self.kept.note.as_ref().filter(|note| !note.mixed) else { return Ok(()) };
+        let known = Line::from_bytes(&self.kept.disk.line(segment), &self.arena.sums, segment);
+        let counts = |line: Line| line.state != SegmentState::Free && line.term <= note.term;
+        if !known.is_ok_and(counts) || Mutant::WriteOver.is_on() {
+            return Ok(());
+        }
+        if !self.may_mix {
+            return Err(Unsettled::Ahead);
+        }
+        Ok(self.kept.note_mixture()?)
     }
 
     /// The line of a segment, between two changes. What never comes to be a line says nothing.
@@ -215,6 +220,7 @@ impl Settling<'_> {
 
     /// Writes all of a use that the file does not have.
     fn whole(&mut self, it: &SegmentUse) -> Result<(), Unsettled> {
+        (it.segment..it.segment + it.line.run).try_for_each(|segment| self.give_up(segment))?;
         let (from, len) = (segment_at(it.segment), u64::from(it.line.run) * SEGMENT_BYTES);
         for at in (from..from + len).step_by(CHUNK as usize) {
             self.copy(at, CHUNK.min(from + len - at))?;

@@ -438,30 +438,36 @@ fn what_a_next_leader_cut_off_goes_from_the_file_also_below_its_floors() {
 /// refused to start; or it left a file with less of its own term than it had been counted for.
 #[test]
 fn a_file_that_is_given_segments_that_were_used_again_says_so_first() {
-    for left in 0.. {
-        let mut leader = Leader::new(true);
-        [b"a", b"b"].iter().for_each(|key| leader.put(*key, 1_500));
-        leader.batch();
-        leader.batch();
-        let mut kept = kept(leader.load(false).expect("loaded").1);
-        let memory = arena(LIMIT);
-        let engine = engine_of(NEXT, 0, SlotKind::Inline64, LIMIT, &memory);
-        let mut context = engine.worker_context(0);
-        for key in 0..20 {
-            let put = Request { key: &[key], value: &[key; 900], ..Request::new(RequestKind::Put, 0) };
-            execute(&engine, &mut context, TIMES, &put).expect("written");
-        }
-        leader.medium.fail_after(left);
-        let arena = CheckedArena { memory, sums: sums() };
-        let outcome = kept.settle(&arena, LATER, vec![0; 2], true, &|| false);
-        leader.medium.images().visit(16, 16, left.into(), |bytes| {
-            let medium = SectorMedium::of(bytes.to_vec());
-            let (arena, loaded) = load_from(medium, leader.shape, false).expect("nothing is damaged");
-            let note = loaded.note.expect("a note");
-            assert!(note.mixed || keys(&arena) == [b"a", b"b"], "a mixture after {left} operations");
-        });
-        if outcome.is_ok() {
-            return assert!(left > 3, "{left}");
+    // Entries of one segment over others; and a run over a shorter one, that begins before it.
+    for (before, after) in [(&[1_500, 1_500][..], 900), (&[1_500_000], 2_500_000)] {
+        for left in 0.. {
+            let mut leader = Leader::new(true);
+            (b'a'..).zip(before).for_each(|(key, &len)| leader.put(&[key], len));
+            let all: Vec<_> = (b'a'..).zip(before).map(|(key, _)| vec![key]).collect();
+            leader.batch();
+            leader.batch();
+            let mut kept = kept(leader.load(false).expect("loaded").1);
+            let memory = arena(LIMIT);
+            let engine = engine_of(NEXT, 0, SlotKind::Inline64, LIMIT, &memory);
+            let mut context = engine.worker_context(0);
+            let value = vec![1; after];
+            for key in 0..2_500_000 / after.max(125_000) {
+                let put = Request { key: &[key as u8], value: &value, ..Request::new(RequestKind::Put, 0) };
+                execute(&engine, &mut context, TIMES, &put).expect("written");
+            }
+            leader.medium.fail_after(left);
+            let arena = CheckedArena { memory, sums: sums() };
+            let outcome = kept.settle(&arena, LATER, vec![0; 2], true, &|| false);
+            leader.medium.images().visit(16, 16, left.into(), |bytes| {
+                let medium = SectorMedium::of(bytes.to_vec());
+                let (arena, loaded) = load_from(medium, leader.shape, false).expect("nothing is damaged");
+                let note = loaded.note.expect("a note");
+                assert!(note.mixed || keys(&arena) == all, "a mixture after {left} operations");
+            });
+            if outcome.is_ok() {
+                assert!(left > 3, "{left}");
+                break;
+            }
         }
     }
 }
