@@ -5,6 +5,11 @@ pub const DIGITS_MAX: usize = 20;
 
 /// The canonical decimal number in `text`: what [`decimal`] writes, and nothing else.
 pub fn parse(text: &[u8]) -> Option<i64> {
+    // Told from the first byte: a restart asks of each value that it finds.
+    let begins = matches!(text, [b'-' | b'1'..=b'9', ..] | b"0");
+    if !begins || text.len() > DIGITS_MAX {
+        return None;
+    }
     let number: i64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     let mut again = [0; DIGITS_MAX];
     (decimal(number, &mut again) == text).then_some(number)
@@ -40,7 +45,9 @@ mod tests {
             assert_eq!(decimal(number, &mut text), number.to_string().as_bytes());
             assert_eq!(parse(number.to_string().as_bytes()), Some(number));
         }
-        for text in ["", "+1", "01", "-0", "1 ", " 1", "9223372036854775808", "1.0", "x", "--1", "\u{ff}"] {
+        for text in
+            ["", "+1", "01", "-0", "1 ", " 1", "9223372036854775808", "1.0", "x", "--1", "\u{ff}", "-", "00"]
+        {
             assert_eq!(parse(text.as_bytes()), None, "{text:?}");
         }
     }
