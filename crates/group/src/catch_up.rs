@@ -4,6 +4,7 @@
 
 mod content;
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -352,15 +353,18 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         let progress = self.follower.progress();
         // Until it counts, its disk has nothing of this term.
         let disk = self.follower.disk.as_ref().filter(|_| progress.synced);
+        let lacks = Cell::new(false);
         let has = |written: &[u64], csn| {
-            progress.may_let_go(written) && disk.is_none_or(|disk| disk.may_let_go(written, csn))
+            let is_here = progress.may_let_go(written);
+            lacks.set(lacks.get() || !is_here);
+            is_here && disk.is_none_or(|disk| disk.may_let_go(written, csn))
         };
         let LetGo { segments: asked, written, told } =
             self.leader_term.releases.lock().asked(self.follower.replica, has);
         let asked = disk.map_or(asked.clone(), |disk| disk.not_asked(asked));
         if asked.is_empty() {
-            let waits = !self.leader_term.releases.lock().is_done(self.follower.replica);
-            if waits && self.follower.want_landed() {
+            // The desk says when its disk has what a segment waits for.
+            if lacks.get() && self.follower.want_landed() {
                 self.leader_term.wake();
             }
             return if self.bulk.is_sound() { Ok(()) } else { self.flush() };
@@ -378,7 +382,9 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         if let Some(disk) = disk
             && disk.free(&asked, told)
         {
-            let desk = self.leader_term.core.disk.as_ref().and_then(|gate| gate.desk());
+            // In `async` mode the desk tells it with the next mark.
+            let gate = self.leader_term.core.disk.as_ref();
+            let desk = gate.filter(|gate| gate.durability() == Durability::Sync).and_then(|gate| gate.desk());
             desk.into_iter().for_each(|desk| desk.notify());
             return Ok(());
         }

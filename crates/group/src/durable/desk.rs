@@ -36,8 +36,15 @@ const SETTLING: Nanos = Nanos::from_millis(120_000);
 const EVERY: Nanos = Nanos::from_millis(20);
 /// The longest sleep.
 const IDLE: Duration = Duration::from_millis(100);
+/// The shortest sleep until the next mark is due.
+const TICK: Duration = Duration::from_micros(200);
 /// The number of completions taken in one poll.
 const POLL: usize = 64;
+
+/// The time between two marks in `async` mode.
+fn mark_every(window: Duration) -> Duration {
+    window / 4
+}
 
 /// The thread of a leader's desk.
 pub(crate) struct DeskHandle {
@@ -186,7 +193,7 @@ impl<Q: QueuePair> Desk<Q> {
                 // A leader that forms does not give up while a file is being given the start set.
                 self.leader.set_pushed(link.heard);
             }
-            let more = reply.kept > link.said.kept;
+            let (more, noted) = (reply.kept > link.said.kept, reply.noted > link.said.noted);
             link.said = reply;
             if let Some(it) = link.sent.iter().take_while(|it| it.number <= reply.kept).last() {
                 disk.keep(&it.written);
@@ -213,7 +220,10 @@ impl<Q: QueuePair> Desk<Q> {
             if more && self.gate.durability() == Durability::Sync {
                 self.leader.wake();
             }
-            link.follower.news.poke();
+            // It may let go of segments now, or be in sync soon.
+            if noted || !link.follower.is_synced() {
+                link.follower.news.poke();
+            }
         }
         let silent = now().since(link.heard);
         let patience = if link.said.kept == 0 { SETTLING } else { PATIENCE };
@@ -243,7 +253,8 @@ impl<Q: QueuePair> Desk<Q> {
         let due = match self.gate.durability() {
             Durability::Sync => true,
             Durability::Async { window } => {
-                since.0 >= (window / 4).as_nanos() as u64 || DiskGate::is_far(&mark.written, &link.last.1)
+                since.0 >= mark_every(window).as_nanos() as u64
+                    || DiskGate::is_far(&mark.written, &link.last.1)
             }
         };
         if !due {
@@ -312,7 +323,14 @@ impl<Q: QueuePair> Desk<Q> {
         let limit = match self.gate.durability() {
             _ if all_owe => IDLE,
             Durability::Sync => Duration::from_nanos(EVERY.0),
-            Durability::Async { window } => (window / 4).min(Duration::from_nanos(EVERY.0)),
+            Durability::Async { window } => {
+                let told = self.links.iter().filter(|link| !link.owes());
+                let marked = told.map(|link| link.marked).min().unwrap_or_default();
+                let left = mark_every(window).saturating_sub(Duration::from_nanos(now().since(marked).0));
+                // If a mark was due already, there was nothing new.
+                let limit = if left.is_zero() { mark_every(window) } else { left.max(TICK) };
+                limit.min(IDLE)
+            }
         };
         if all_owe || self.gate.desk_may_sleep(&self.told, |stream| progress[stream].written()) {
             self.door.channel.wait(limit);

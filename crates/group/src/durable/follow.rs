@@ -41,11 +41,11 @@ use crate::options::StartError;
 use crate::peer_channel::{LANDING, PeerChannel, PeerError};
 use crate::threads::spawn;
 
-/// The longest time between two notes: they bound what a restart looks at, when segments are free, and in
-/// `async` mode until when writes are taken.
+/// The time between two notes in `sync` mode: they bound what a restart looks at, and when segments are free.
 const NOTE_EVERY: Nanos = Nanos::from_millis(20);
-/// Notes in a window.
-const NOTES: u32 = 4;
+/// In `async` mode, how long a mark that is in the file waits for the note that covers it, at most: a little
+/// longer than until the next mark, of which the batch takes the note along.
+const NOTE_WAITS: Nanos = Nanos::from_millis(30);
 /// The time between two words that the file is still being given the start set.
 const GOES_ON: Nanos = Nanos::from_millis(10);
 /// The longest sleep.
@@ -61,10 +61,10 @@ const RETRY_MAX: Duration = Duration::from_millis(200);
 const TELL: Nanos = Nanos::from_millis(5_000);
 const TELL_AGAIN: Nanos = Nanos::from_millis(60_000);
 
-/// The time between two notes.
-fn note_every(durability: Durability) -> Nanos {
+/// How long a mark may wait for its note.
+fn note_waits(durability: Durability) -> Nanos {
     match durability {
-        Durability::Async { window } => NOTE_EVERY.min(Nanos((window / NOTES).as_nanos() as u64)),
+        Durability::Async { window } => NOTE_WAITS.min(Nanos((window * 3 / 10).as_nanos() as u64)),
         Durability::Sync => NOTE_EVERY,
     }
 }
@@ -261,7 +261,7 @@ impl<Q: QueuePair> FollowScribe<Q> {
             term: self.seed.term,
             arena: &self.seed.arena,
             stopped: &|| self.is_stopped(),
-            note_every: note_every(self.seed.durability),
+            durability: self.seed.durability,
             scrub: Scrub::new(self.seed.scrubbing),
             log: &self.seed.log,
             desk,
@@ -365,8 +365,7 @@ struct Writing<'a, Q> {
     term: Term,
     arena: &'a CheckedArena<Mapped>,
     stopped: &'a dyn Fn() -> bool,
-    /// The time between two notes.
-    note_every: Nanos,
+    durability: Durability,
     scrub: Scrub,
     log: &'a Log,
     desk: PeerChannel<Q>,
@@ -414,7 +413,12 @@ impl<Q: QueuePair> Writing<'_, Q> {
         let marks = self.desk.take(DiskMark::decode)?;
         marks.into_iter().for_each(|mark| self.hear(mark));
         self.take()?;
-        let due = now().since(self.noted) >= self.note_every || self.mark.hurry || !self.is_noted();
+        // In `async` mode marks come seldom, and each batch takes along the note of the one before.
+        let due = match self.durability {
+            Durability::Async { .. } => true,
+            Durability::Sync => now().since(self.noted) >= NOTE_EVERY,
+        };
+        let due = due || self.mark.hurry || !self.is_noted();
         if self.scribe.has_named() || (due && !self.scribe.is_settled()) {
             let (memory, stopped) = (&self.arena.memory, self.stopped);
             let copied = |at, into: &mut [u8]| {
@@ -521,7 +525,7 @@ impl<Q: QueuePair> Writing<'_, Q> {
         if self.missing.is_some() || due && !self.is_noted() {
             return sleep(SOON);
         }
-        let limit = if due { Duration::from_nanos(self.note_every.0) } else { IDLE };
+        let limit = if due { Duration::from_nanos(note_waits(self.durability).0) } else { IDLE };
         if self.desk.may_sleep() {
             channel.wait(self.scrub.rest(limit));
         }
