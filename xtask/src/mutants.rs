@@ -322,6 +322,13 @@ const MUTANTS: &[(&str, Finder)] = &[
         ),
     ),
     (
+        "LeadOwing",
+        Test(
+            "longarm-group",
+            "node::recall::a_memory_that_a_leader_may_have_written_over_does_not_lead_from_its_file",
+        ),
+    ),
+    (
         "DrainAfterReady",
         Test("longarm-group", "durable::tests::what_is_copied_while_the_memory_changes_is_not_written"),
     ),

@@ -257,6 +257,8 @@ pub enum Mutant {
     ForgetMixed,
     /// A file is given what its memory has in segments that were used again, and does not say so first (D4).
     WriteOver,
+    /// A replica leads from its file though a leader may have written over what the file alone has (D6).
+    LeadOwing,
     /// A follower's disk goes on writing when the memory is about to change (D4).
     DrainAfterReady,
     /// Entries that a next leader cut off stay in the file of a replica that had them (D4).

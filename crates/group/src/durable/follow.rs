@@ -90,6 +90,8 @@ pub(crate) struct FollowSeed<Q> {
     pub arena: CheckedArena<Mapped>,
     pub page: Mapped,
     pub slot: Arc<DiskSlot>,
+    /// How often the memory had been made ready for a leader, this one the last time.
+    pub prepared: u64,
     pub connect: DeskConnector<Q>,
     /// Woken when the file has the start set of the term.
     pub replica: Channel,
@@ -203,7 +205,7 @@ impl<Q: QueuePair> FollowScribe<Q> {
                 }
                 Ok(()) | Err(Trouble::Away) => {}
             }
-            let waits = self.seed.slot.settled() != self.seed.term && !self.seed.slot.has_failed();
+            let waits = !self.seed.slot.follows(self.seed.term) && !self.seed.slot.has_failed();
             if waits && now() >= tell_at {
                 tell_at = now() + TELL_AGAIN;
                 self.seed.log.say(&format!(
@@ -280,8 +282,8 @@ impl<Q: QueuePair> FollowScribe<Q> {
             if let Err(trouble) = writing.round() {
                 break trouble;
             }
-            if writing.is_noted() && self.seed.slot.settled() != self.seed.term {
-                self.seed.slot.set_settled(self.seed.term);
+            if writing.is_noted() && !self.seed.slot.follows(self.seed.term) {
+                self.seed.slot.set_settled(self.seed.term, self.seed.prepared);
                 self.seed.replica.notify();
             }
             if self.is_stopped() {

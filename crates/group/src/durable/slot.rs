@@ -24,6 +24,10 @@ pub(crate) struct DiskSlot {
     cuts: Mutex<BTreeMap<Term, Vec<u64>>>,
     /// The term whose start set the file has, as its note says.
     settled: AtomicU64,
+    /// How often the memory was made ready for a leader to write, and the last of these times of which the
+    /// file has what was written.
+    prepared: AtomicU64,
+    followed: AtomicU64,
     failed: AtomicBool,
 }
 
@@ -36,6 +40,8 @@ impl DiskSlot {
             other: AtomicBool::new(false),
             cuts: Mutex::default(),
             settled: AtomicU64::new(settled.bits()),
+            prepared: AtomicU64::new(0),
+            followed: AtomicU64::new(0),
             failed: AtomicBool::new(false),
         }
     }
@@ -58,10 +64,22 @@ impl DiskSlot {
         *self.kept.lock() = Some(kept);
     }
 
-    /// The memory is about to be given another start set than the file has.
-    pub fn overwrite(&self) {
-        // Release: the file is taken by a thread that sees this; pairs with `tell`.
-        self.other.store(true, Ordering::Release);
+    /// A leader is about to write the memory; `other`: with another start set than the file has. From now on
+    /// the file may have what the memory has lost, as segments were used again, and the memory what the
+    /// file lacks.
+    pub fn prepare(&self, other: bool) {
+        // Relaxed: the replica's own thread does this, and looks at it.
+        self.prepared.fetch_add(1, Ordering::Relaxed);
+        if other {
+            // Release: the file is taken by a thread that sees this; pairs with `tell`.
+            self.other.store(true, Ordering::Release);
+        }
+    }
+
+    /// How often the memory was made ready for a leader.
+    pub fn prepared(&self) -> u64 {
+        // Relaxed: as in `prepare`.
+        self.prepared.load(Ordering::Relaxed)
     }
 
     /// Whether the file is about to become a mixture: the memory has another start set, and the file does not
@@ -98,16 +116,31 @@ impl DiskSlot {
         cuts.get(&kept.term).map_or(Ok(()), |cuts| kept.cut(cuts))
     }
 
-    /// The file has the start set of a term, and a note says so.
-    pub fn set_settled(&self, term: Term) {
+    /// The file has the start set of a term, and a note says so; and all that a leader wrote to the memory
+    /// since it was made ready for the `prepared`-th time.
+    pub fn set_settled(&self, term: Term, prepared: u64) {
         // Release: the note is on disk; pairs with `settled`.
         self.settled.store(term.bits(), Ordering::Release);
+        // Release: as above; pairs with `owes`. A scribe that ends late does not speak of a later time.
+        self.followed.fetch_max(prepared, Ordering::Release);
     }
 
     /// The term whose start set the file has.
     pub fn settled(&self) -> Term {
         // Acquire: pairs with `set_settled`.
         Term::from_bits(self.settled.load(Ordering::Acquire)).unwrap_or(Term::ZERO)
+    }
+
+    /// Whether the memory was made ready for a leader, and no note says since that the file has what it was
+    /// given.
+    pub fn owes(&self) -> bool {
+        // Acquire: pairs with `set_settled`.
+        self.followed.load(Ordering::Acquire) < self.prepared()
+    }
+
+    /// Whether the file has all that the leader of the term gave the memory, as its note says.
+    pub fn follows(&self, term: Term) -> bool {
+        self.settled() == term && !self.owes()
     }
 
     /// The file is lost.
@@ -120,5 +153,31 @@ impl DiskSlot {
     pub fn has_failed(&self) -> bool {
         // Relaxed: as above.
         self.failed.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longarm_base::ReplicaId;
+
+    use super::*;
+
+    #[test]
+    fn a_file_owes_what_a_leader_may_have_written_until_a_note_of_that_time_is_there() {
+        let terms = [3, 4].map(|counter| Term::new(counter, ReplicaId(0)));
+        let slot = DiskSlot::new(None);
+        assert!(!slot.owes() && !slot.follows(terms[0]));
+        slot.prepare(true);
+        assert!(slot.owes() && slot.is_to_mix());
+        let first = slot.prepared();
+        slot.set_settled(terms[0], first);
+        assert!(slot.follows(terms[0]) && !slot.follows(terms[1]));
+        // Its connection broke, and the same leader gives it what it missed.
+        slot.prepare(false);
+        assert!(slot.owes() && slot.settled() == terms[0]);
+        slot.set_settled(terms[0], first);
+        assert!(slot.owes(), "the scribe of the time before ends late");
+        slot.set_settled(terms[0], slot.prepared());
+        assert!(slot.follows(terms[0]));
     }
 }

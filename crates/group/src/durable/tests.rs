@@ -503,7 +503,7 @@ fn a_file_whose_memory_was_overwritten_says_so_before_it_is_written() {
         if is_of_next {
             kept.settle(&arena, NEXT, vec![0; 2], true, &|| false).expect("settled");
         }
-        slot.overwrite();
+        slot.prepare(true);
         slot.tell(&mut kept).expect("written");
         assert!(kept.lacks_all);
         let found = leader.load(false).expect("loaded").1;

@@ -26,7 +26,7 @@ impl<T: Transport> Node<T> {
         let desk = others.then(Channel::new).transpose().map_err(|error| error.to_string())?;
         let group = self.group();
         let begun = scribe::begin(kept, durable, term, core, group, desk).map_err(failed)?;
-        disk.slot.set_settled(term);
+        disk.slot.set_settled(term, disk.slot.prepared());
         Ok(Some(begun))
     }
 
@@ -42,9 +42,7 @@ impl<T: Transport> Node<T> {
         self.rest_disk();
         let Some(disk) = &mut self.disk else { return };
         disk.is_loaded = false;
-        if matches!(kept, KeptMemory::Other | KeptMemory::Nothing) {
-            disk.slot.overwrite();
-        }
+        disk.slot.prepare(matches!(kept, KeptMemory::Other | KeptMemory::Nothing));
     }
 
     /// The memory has lost what these streams of a term had from here on.
@@ -70,6 +68,7 @@ impl<T: Transport> Node<T> {
             scrubbing: disk.scrubbing,
             arena: self.arena.clone(),
             page: self.page.memory().clone(),
+            prepared: disk.slot.prepared(),
             slot: disk.slot.clone(),
             connect: Box::new(move || address.disk(term)),
             replica: self.channel.clone(),
@@ -102,7 +101,7 @@ impl<T: Transport> Node<T> {
     /// Tells who waits for it that the disk has the start set.
     pub(super) fn hear_disk(&mut self) {
         let Some(disk) = &mut self.disk else { return };
-        if let Some((leader, term)) = disk.waits.filter(|(_, term)| disk.slot.settled() == *term) {
+        if let Some((leader, term)) = disk.waits.filter(|(_, term)| disk.slot.follows(*term)) {
             disk.waits = None;
             self.answer(leader, &Answer::Synced { term });
         }

@@ -1,6 +1,7 @@
 //! What a replica does for an election from disks (`longarm_replica::Basis::Disks`).
 
-use longarm_base::{Csn, Mutant};
+use longarm_base::{Csn, Mutant, Term};
+use longarm_disk::Note;
 use longarm_fabric::Transport;
 use longarm_host::now;
 use longarm_host::observe::{Observation as Seen, observe};
@@ -10,6 +11,7 @@ use longarm_replica::{Event, FromDisk, page};
 use longarm_wire::{DiskReport, Extent, OperatorReply, ReplicaReport};
 
 use super::Node;
+use crate::durable::slot::DiskSlot;
 
 /// No version up to this one is drawn again by a replica that has this ceiling of its own: leaders from
 /// disks, of the start set's base or before it, gave up versions that clients may have seen, as the page
@@ -17,6 +19,14 @@ use super::Node;
 pub(super) fn ceiling(own: Csn, page: &Mapped, disk: Option<FromDisk>) -> Csn {
     let told = if Mutant::UntoldCeiling.is_on() { 0 } else { page.load(page::CEILING) };
     own.max(Csn(told)).max(disk.map_or(Csn::NONE, |disk| disk.ceiling))
+}
+
+/// Whether memory of the start set of this term, which is no mixture, has what the file has, and may be
+/// trimmed to that. It may not if a leader wrote to it that the file does not follow yet: where segments were
+/// used again, the file alone has what was there.
+fn is_its(memory: Option<Term>, note: &Note, slot: &DiskSlot) -> bool {
+    let owes = slot.owes() && !Mutant::LeadOwing.is_on();
+    memory == Some(note.term) && !note.mixed && !owes
 }
 
 impl<T: Transport> Node<T> {
@@ -38,8 +48,8 @@ impl<T: Transport> Node<T> {
         {
             let note = kept.note.clone().unwrap_or_default();
             disk.slot.put(kept);
-            let is_its = memory == Some(note.term) && !note.mixed && !self.machine.is_mixed();
-            let ready = if has_memory { is_its } else { disk.is_loaded };
+            let its = memory.filter(|_| !self.machine.is_mixed());
+            let ready = if has_memory { is_its(its, &note, &disk.slot) } else { disk.is_loaded };
             let (term, mixed, stable, ceiling) = (note.term, note.mixed, note.stable, note.ceiling);
             on_disk = DiskReport { term, mixed, stable, ceiling, ready, has_memory };
             report.unix = report.unix.max(note.unix);
@@ -96,4 +106,18 @@ fn versions_go_on_above_all_that_a_leader_from_a_disk_gave_up() {
     assert_eq!(ceiling(Csn(7), &page, None), Csn(7), "it was one itself");
     let disk = FromDisk { stable: Csn(2), ceiling: Csn(9) };
     assert_eq!(ceiling(Csn(7), &page, Some(disk)), Csn(9), "it is one");
+}
+
+#[test]
+fn a_memory_that_a_leader_may_have_written_over_does_not_lead_from_its_file() {
+    let terms = [3, 4].map(|counter| Term::new(counter, longarm_base::ReplicaId(0)));
+    let (note, slot) = (Note { term: terms[0], ..Note::default() }, DiskSlot::new(None));
+    assert!(is_its(Some(terms[0]), &note, &slot));
+    assert!(!is_its(Some(terms[1]), &note, &slot) && !is_its(None, &note, &slot));
+    assert!(!is_its(Some(terms[0]), &Note { mixed: true, ..note.clone() }, &slot));
+    // It was away, and its leader gives it what became of the segments meanwhile.
+    slot.prepare(false);
+    assert!(!is_its(Some(terms[0]), &note, &slot));
+    slot.set_settled(terms[0], slot.prepared());
+    assert!(is_its(Some(terms[0]), &note, &slot), "a note says that the file has that, too");
 }
