@@ -1,7 +1,7 @@
 -------------------------------- MODULE Disk --------------------------------
 (***************************************************************************)
 (* What the disks of a group keep over losses of power, and how the group  *)
-(* goes on from them (D1, D2, D3, D4, D6; decisions 44, 46, 47 and 50).    *)
+(* goes on from them (D1 to D6; decisions 44, 46, 47 and 50).              *)
 (*                                                                         *)
 (* Two modes.  In sync mode a write is acknowledged when the disks of a    *)
 (* majority have it, and a replica votes with what its disk has.  In async *)
@@ -18,6 +18,13 @@
 (* What is written to a file and not synced may be there after a loss of   *)
 (* power, or not.  So a file changes here when a note says so, and at a    *)
 (* loss, by any part of what it was being given.                           *)
+(*                                                                         *)
+(* A write becomes needless when a later one of its key is committed.  The *)
+(* leader has all who follow let go of it, and its own disk; then another  *)
+(* write may take its room.  Who is away is not asked, and has it still.   *)
+(* When it comes back, its memory is given what the leader has there, and  *)
+(* then its file, over what its note counts.  Which writes are of one key  *)
+(* is not said before the leader finds one of them needless.               *)
 (*                                                                         *)
 (* What ViewChange has is coarse here.  An election is one step, from the  *)
 (* promises to the new leader's start set in its memory.  No WRITE of an   *)
@@ -38,6 +45,7 @@ CONSTANTS
     AtOnce,          \* TRUE: nothing else happens between the first of these and the last
     Window,          \* async: writes beyond those that the notes of a majority cover
     Slack,           \* async: versions that a note allows beyond those that were drawn
+    MaxFree,         \* writes that may become needless, so that their room is used again
 
     \* The rules that mutants break.  TRUE is right except where noted.
     AckUnsynced,     \* FALSE is right: a leader counts itself for what its disk has (D1)
@@ -55,7 +63,13 @@ CONSTANTS
     ColdMajority,    \* FALSE is right: all must report from their disks (D6)
     KeepWarmTail,    \* FALSE is right: who leads from its disk gives up what only its memory has (D6)
     OwnCeiling,      \* FALSE is right: the highest ceiling of all disks that report counts (D3)
-    UntoldCeiling    \* FALSE is right: a follower is told of that ceiling before it may lead (D3)
+    UntoldCeiling,   \* FALSE is right: a follower is told of that ceiling before it may lead (D3)
+    LetGoEarly,      \* FALSE is right: a disk lets go when its note covers what made the write needless (D5)
+    OwnDiskUnasked,  \* FALSE is right: the leader's own disk is asked, too (D5)
+    Uncounted,       \* FALSE is right: a note has the count of what the file let go of, too (D5)
+    FewerLeads,      \* FALSE is right: who let go of fewer than another of its term does not lead (D5)
+    WriteOver,       \* FALSE is right: a file says so before it loses what its note counts (D4)
+    LeadOwing        \* FALSE is right: until then its replica does not lead from it (D6)
 
 VARIABLES
     now,        \* the term: the last one that somebody was elected for
@@ -76,12 +90,18 @@ VARIABLES
     told,       \* told[r]: it draws no version up to this one
     disk,       \* disk[r]: the writes in its file
     note,       \* note[r]: what its file says of itself
-    losses
+    losses,
+    needless,   \* <<w, u>>: w is needless, since u, a later write of the same key, is committed
+    took,       \* <<v, w>>: v is where w was
+    gone,       \* gone[r]: of which it was told, in its sync term, to let go; a leader: which it asked for
+    owed        \* owed[r]: what its note counts, and its memory lacks since a leader wrote it
 
 reign == <<now, leader, follows, common, top, start, how>>
 memory == <<sync, mixed, mem, told>>
 file == <<disk, note>>
-vars == <<reign, synced, served, drawn, committed, memory, file, losses>>
+rooms == <<needless, took>>
+freeing == <<gone, owed>>
+vars == <<reign, synced, served, drawn, committed, memory, file, losses, rooms, freeing>>
 
 Terms == 1..MaxTerm
 Lost == -1
@@ -94,10 +114,21 @@ Min(S) == CHOOSE a \in S : \A b \in S : a <= b
 Versions(S) == {w[2] : w \in S}
 Of(t, S) == {w \in S : w[1] = t}
 
+\* Writes that are needless, and what made them so.
+Needless == {p[1] : p \in needless}
+Instead(w) == {p[2] : p \in {q \in needless : q[1] = w}}
+
+\* Those whose room these writes took.
+Room(S) == {p[2] : p \in {q \in took : q[1] \in S}}
+
+\* S has w, or a later write of its key that made it needless.
+RECURSIVE There(_, _)
+There(w, S) == w \in S \/ \E u \in Instead(w) : There(u, S)
+
 \* The first note of term t, whose versions are above v.
 FirstNote(t, v) ==
-    IF Sync THEN [term |-> t, mixed |-> FALSE]
-    ELSE [term |-> t, mixed |-> FALSE, stable |-> v, at |-> v, ceiling |-> v + Slack]
+    IF Sync THEN [term |-> t, mixed |-> FALSE, gone |-> {}]
+    ELSE [term |-> t, mixed |-> FALSE, gone |-> {}, stable |-> v, at |-> v, ceiling |-> v + Slack]
 
 \* The group is founded, and a first term serves.
 Init ==
@@ -108,6 +139,8 @@ Init ==
     /\ sync = [r \in Replica |-> 1] /\ mixed = [r \in Replica |-> FALSE]
     /\ mem = [r \in Replica |-> {}] /\ told = [r \in Replica |-> 0]
     /\ disk = [r \in Replica |-> {}] /\ note = [r \in Replica |-> FirstNote(1, 0)]
+    /\ needless = {} /\ took = {}
+    /\ gone = [r \in Replica |-> {}] /\ owed = [r \in Replica |-> {}]
 
 \* The highest version that r knows of.
 Known(r) == Max({told[r]} \cup Versions(mem[r]))
@@ -122,19 +155,31 @@ Begin(c, of, S, word, v) ==
     /\ start' = [start EXCEPT ![now + 1] = S] /\ how' = [how EXCEPT ![now + 1] = word]
     /\ sync' = [sync EXCEPT ![c] = now + 1] /\ mixed' = [mixed EXCEPT ![c] = FALSE]
     /\ mem' = [mem EXCEPT ![c] = S] /\ told' = [told EXCEPT ![c] = v]
-    /\ UNCHANGED <<served, drawn, committed, losses>>
+    /\ gone' = [gone EXCEPT ![c] = {}]
+    /\ UNCHANGED <<served, drawn, committed, losses, rooms>>
+
+\* What is left of S by note n.
+Covered(n, S) == {w \in S : w[1] < n.term \/ (w[1] = n.term /\ (Sync \/ KeepBeyondCut \/ w[2] <= n.stable))}
+
+\* What the file of r is to lose, though its note counts it, when it is given what memory has.
+Lacks(r, S) ==
+    IF WriteOver \/ note[r].mixed THEN {} ELSE (Covered(note[r], disk[r]) \cap Needless) \ S
 
 \* From memory: as in ViewChange, of those of the highest sync term the candidate takes all of that term.
-\* What a base that never served gave up is given up with it.
+\* What a base that never served gave up is given up with it.  What the candidate has let go of it does not
+\* take from others.  Who was told of fewer than another does not lead: it has something where another may
+\* have what was written later.
 ElectFromMemory(c, Q) ==
     LET b == Max({sync[r] : r \in Q})
         those == {r \in Q : sync[r] = b}
-        S == {w \in mem[c] : w[1] < b} \cup Of(b, UNION {mem[r] : r \in those})
+        S == {w \in mem[c] : w[1] < b} \cup (Of(b, UNION {mem[r] : r \in those}) \ (gone[c] \ mem[c]))
     IN
     /\ \A r \in Q : sync[r] # Lost
     /\ c \in those
+    /\ FewerLeads \/ \A r \in those : Cardinality(gone[r]) <= Cardinality(gone[c])
     /\ Begin(c, IF mixed[c] THEN now + 1 ELSE b, S,
              IF b \in served THEN "memory" ELSE how[b], told[c])
+    /\ owed' = [owed EXCEPT ![c] = Lacks(c, S)]
     /\ UNCHANGED file
 
 \* Which disk is better: that of the higher term, then one that is no mixture, and then that of the higher
@@ -145,11 +190,9 @@ Better(a, b) ==
        /\ \/ ~a.mixed /\ b.mixed
           \/ a.mixed = b.mixed /\ a.stable > b.stable
 
-\* What is left of S by note n.
-Covered(n, S) == {w \in S : w[1] < n.term \/ (w[1] = n.term /\ (Sync \/ KeepBeyondCut \/ w[2] <= n.stable))}
-
 \* From disks: all report, or a majority by an operator's word.  If a majority has its memory, that elects.
-\* The best disk leads.  A replica that has its memory goes back to what its disk has.
+\* The best disk leads.  A replica that has its memory goes back to what its disk has.  It cannot if a leader
+\* wrote over some of that in its memory: that is on its disk alone.
 ElectFromDisks(c, Q, word) ==
     LET n == note[c]
         warm == {r \in Replica : sync[r] # Lost}
@@ -159,12 +202,12 @@ ElectFromDisks(c, Q, word) ==
     /\ ~Majority(warm \cap Q)
     /\ IF word \/ ColdMajority THEN Q \in Majorities ELSE Q = Replica
     /\ \A r \in Q : ~Better(note[r], n)
-    /\ c \in warm => sync[c] = n.term /\ ~n.mixed
+    /\ c \in warm => sync[c] = n.term /\ ~n.mixed /\ (LeadOwing \/ owed[c] = {})
     /\ word \/ ~n.mixed
     /\ Begin(c, now + 1, S, IF word THEN IF \E r \in Q : note[r].mixed THEN "mixture" ELSE "word"
                            ELSE IF Majority(warm) THEN "early" ELSE "disks",
              Max({told[c], high}))
-    /\ disk' = [disk EXCEPT ![c] = S] /\ UNCHANGED note
+    /\ disk' = [disk EXCEPT ![c] = S] /\ owed' = [owed EXCEPT ![c] = {}] /\ UNCHANGED note
 
 \* A leader serves when a majority's disks have its start set.
 Counts(r) ==
@@ -191,7 +234,23 @@ Adopt(l, f) ==
     /\ told' = IF UntoldCeiling THEN told ELSE [told EXCEPT ![f] = Max({@, told[l]})]
     /\ note' = IF shares \/ ForgetMixed THEN note ELSE [note EXCEPT ![f].mixed = TRUE]
     /\ IF there \/ SyncedInMemory THEN Counts(f) ELSE UNCHANGED <<synced, served>>
-    /\ UNCHANGED <<now, leader, common, top, start, how, drawn, committed, disk, losses>>
+    /\ gone' = [gone EXCEPT ![f] = gone[l] \ mem[l]]
+    /\ owed' = [owed EXCEPT ![f] = IF shares THEN Lacks(f, mem[l]) ELSE {}]
+    /\ UNCHANGED <<now, leader, common, top, start, how, drawn, committed, disk, losses, rooms>>
+
+\* A follower's connection breaks.  It keeps what it has, and is asked for nothing until it comes back.  If
+\* nothing is asked for, it is as if it were slow.
+Leave(l, f) ==
+    /\ gone[l] # {} /\ follows' = follows \ {f} /\ synced' = synced \ {f}
+    /\ UNCHANGED <<now, leader, common, top, start, how, served, drawn, committed, memory, file, losses>>
+    /\ UNCHANGED <<rooms, freeing>>
+
+\* The file is to be written over where its note counts something.  So a note says first that it is a mixture.
+\* For a follower's the same holds as in Adopt.
+Mix(l, r) ==
+    /\ owed[r] # {} /\ (Sync \/ r = l \/ MixAhead \/ AsMuch(l, r))
+    /\ note' = [note EXCEPT ![r].mixed = TRUE] /\ owed' = [owed EXCEPT ![r] = {}]
+    /\ UNCHANGED <<reign, synced, served, drawn, committed, memory, disk, losses, rooms, gone>>
 
 -----------------------------------------------------------------------------
 \* Writes
@@ -199,7 +258,7 @@ Adopt(l, f) ==
 IsNoted(r) == note[r].term = now /\ ~note[r].mixed
 
 \* What notes say, as the leader knows: of those that count and follow.
-Says(l, r, of) == IF IsNoted(r) /\ (r = l \/ r \in follows \cap synced) THEN of[r] ELSE -1
+Says(l, r, of) == IF IsNoted(r) /\ owed[r] = {} /\ (r = l \/ r \in follows \cap synced) THEN of[r] ELSE -1
 
 \* What the notes of a majority have reached.
 Reached(l, of) ==
@@ -208,19 +267,23 @@ Reached(l, of) ==
 \* The writes of this term above that version.
 Above(v) == {w \in drawn : w[1] = now /\ w[2] > v}
 
+\* A write goes where nothing is, or takes the room of what the leader's memory has let go of.
 Write(l) ==
-    LET v == Max({top, Known(l)}) + 1 IN
+    LET v == Max({top, Known(l)}) + 1
+        free == Needless \ (mem[l] \cup Room(drawn))
+    IN
     /\ now \in served /\ Cardinality(drawn) < MaxWrite
     /\ ~Sync => v <= Reached(l, [r \in Replica |-> note[r].ceiling])
     /\ ~Sync /\ ~NoWindow => Cardinality(Above(Reached(l, [r \in Replica |-> note[r].at]))) < Window
     /\ drawn' = drawn \cup {<<now, v>>} /\ mem' = [mem EXCEPT ![l] = @ \cup {<<now, v>>}]
-    /\ UNCHANGED <<reign, synced, served, committed, sync, mixed, told, file, losses>>
+    /\ took' \in {took} \cup {took \cup {<<<<now, v>>, w>>} : w \in free}
+    /\ UNCHANGED <<reign, synced, served, committed, sync, mixed, told, file, losses, needless, freeing>>
 
-\* A WRITE lands on f.
+\* A WRITE lands on f.  What f has let go of is not sent to it again.
 Land(l, f, w) ==
-    /\ w[1] = now /\ w \in mem[l] \ mem[f]
-    /\ mem' = [mem EXCEPT ![f] = @ \cup {w}]
-    /\ UNCHANGED <<reign, synced, served, drawn, committed, sync, mixed, told, file, losses>>
+    /\ w[1] = now /\ w \in mem[l] \ (mem[f] \cup gone[f])
+    /\ mem' = [mem EXCEPT ![f] = (@ \ Room({w})) \cup {w}]
+    /\ UNCHANGED <<reign, synced, served, drawn, committed, sync, mixed, told, file, losses, rooms, freeing>>
 
 \* What counts as there: in sync mode what is in the file.
 Has(l, r) ==
@@ -230,7 +293,7 @@ Commit(l, w) ==
     /\ w[1] = now /\ w \notin committed /\ w \in mem[l]
     /\ Majority({r \in synced : w \in Has(l, r)})
     /\ committed' = committed \cup {w}
-    /\ UNCHANGED <<reign, synced, served, drawn, memory, file, losses>>
+    /\ UNCHANGED <<reign, synced, served, drawn, memory, file, losses, rooms, freeing>>
 
 -----------------------------------------------------------------------------
 \* Disks
@@ -238,8 +301,20 @@ Commit(l, w) ==
 \* Who has a scribe.
 Scribes == leader \cup (IF leader = {} THEN {} ELSE follows)
 
-\* What the file is when it has all that the memory has: what was cut off is void.
-Whole(r) == IF KeepCutOff THEN mem[r] \cup Of(note[r].term, disk[r]) ELSE mem[r]
+\* The note of r covers w.  In sync mode it has what the file has.
+Covers(r, w) == IsNoted(r) /\ IF Sync THEN w \in disk[r] ELSE w[2] <= note[r].stable
+
+\* r may let go of w: a note covers what made it needless.
+MayGo(r, w) == LetGoEarly \/ \E u \in Instead(w) : Covers(r, u)
+
+\* What the file is to have.  That of a leader lets go of a write before its memory does.
+Wanted(r) == IF r \in leader THEN mem[r] \ {w \in gone[r] : MayGo(r, w) /\ ~OwnDiskUnasked} ELSE mem[r]
+
+\* What the file is when it has all of that: what was cut off is void.
+Whole(r) == IF KeepCutOff THEN Wanted(r) \cup Of(note[r].term, disk[r]) ELSE Wanted(r)
+
+\* What r was told of, and the file is not to have any more.
+Gone(r) == gone[r] \ Wanted(r)
 
 \* The version up to which all writes are committed, as the leader knows.
 Stable(l) ==
@@ -247,49 +322,93 @@ Stable(l) ==
     IN IF under_way = {} THEN Max({top, Known(l)}) ELSE Min(Versions(under_way)) - 1
 
 \* What a note says that rests on this moment of the leader.
-Moments(l) ==
+Moments(l, r) ==
     LET stable == Stable(l)
         written == Max({top, Known(l)})
-    IN IF Sync THEN FirstNote(now, 0)
-       ELSE [term |-> now, mixed |-> FALSE, stable |-> stable,
+    IN IF Sync THEN [FirstNote(now, 0) EXCEPT !.gone = Gone(r)]
+       ELSE [term |-> now, mixed |-> FALSE, gone |-> Gone(r), stable |-> stable,
              at |-> IF CoverStable THEN stable ELSE written, ceiling |-> written + Slack]
 
 \* The first note of the term: the file has the start set, and all that was written by that moment.  From then
 \* on the replica counts.
 NoteTerm(l, r) ==
-    /\ ~IsNoted(r) /\ (~Sync => mem[l] \subseteq mem[r])
+    /\ ~IsNoted(r) /\ owed[r] = {} /\ (~Sync => mem[l] \subseteq mem[r] \cup gone[r])
     /\ disk' = IF NoteWithBatch THEN disk ELSE [disk EXCEPT ![r] = Whole(r)]
-    /\ note' = [note EXCEPT ![r] = Moments(l)]
+    /\ note' = [note EXCEPT ![r] = Moments(l, r)]
     /\ Counts(r)
-    /\ UNCHANGED <<reign, drawn, committed, memory, losses>>
+    /\ UNCHANGED <<reign, drawn, committed, memory, losses, rooms, freeing>>
 
 \* In sync mode: a batch is in the file.
 Batch(r) ==
-    /\ Sync /\ IsNoted(r) /\ disk[r] # mem[r]
-    /\ disk' = [disk EXCEPT ![r] = mem[r]]
-    /\ UNCHANGED <<reign, synced, served, drawn, committed, memory, note, losses>>
+    /\ Sync /\ IsNoted(r) /\ owed[r] = {} /\ disk[r] # Wanted(r)
+    /\ disk' = [disk EXCEPT ![r] = Wanted(r)]
+    /\ UNCHANGED <<reign, synced, served, drawn, committed, memory, note, losses, rooms, freeing>>
+
+\* In sync mode: a note has the count of what the file has let go of.
+NoteGone(r) ==
+    /\ Sync /\ IsNoted(r) /\ owed[r] = {} /\ note[r].gone # Gone(r) \ disk[r]
+    /\ note' = [note EXCEPT ![r].gone = Gone(r) \ disk[r]]
+    /\ UNCHANGED <<reign, synced, served, drawn, committed, memory, disk, losses, rooms, freeing>>
 
 \* In async mode: all that was written at a moment is in the file, and a note says so, with the stable version
 \* of that moment.
 Note(l, r) ==
-    /\ ~Sync /\ IsNoted(r) /\ mem[l] \subseteq mem[r] /\ Moments(l) # note[r]
-    /\ disk' = IF NoteWithBatch THEN disk ELSE [disk EXCEPT ![r] = mem[r]]
-    /\ note' = [note EXCEPT ![r] = Moments(l)]
-    /\ UNCHANGED <<reign, synced, served, drawn, committed, memory, losses>>
+    /\ ~Sync /\ IsNoted(r) /\ owed[r] = {} /\ mem[l] \subseteq mem[r] \cup gone[r]
+    /\ Moments(l, r) # note[r]
+    /\ disk' = IF NoteWithBatch THEN disk ELSE [disk EXCEPT ![r] = Wanted(r)]
+    /\ note' = [note EXCEPT ![r] = Moments(l, r)]
+    /\ UNCHANGED <<reign, synced, served, drawn, committed, memory, losses, rooms, freeing>>
+
+-----------------------------------------------------------------------------
+\* Rooms that are used again
+
+\* The leader finds that u has made w needless, and asks all to let go of it.
+Ask(l, w, u) ==
+    /\ now \in served /\ {w, u} \subseteq mem[l] /\ w[2] < u[2]
+    /\ \A x \in {w, u} : x[1] < now \/ x \in committed
+    /\ w \notin gone[l] /\ gone' = [gone EXCEPT ![l] = @ \cup {w}]
+    /\ \/ <<w, u>> \in needless
+       \/ Cardinality(needless) < MaxFree /\ w \notin Needless /\ u \notin Needless
+    /\ needless' = needless \cup {<<w, u>>}
+    /\ UNCHANGED <<reign, synced, served, drawn, committed, memory, file, losses, took, owed>>
+
+\* A follower that counts is told to let go of w in its memory.  The file follows.
+LetGo(l, f, w) ==
+    /\ f \in follows \cap synced /\ owed[f] = {} /\ w \in gone[l] \cap mem[f] /\ MayGo(f, w)
+    /\ mem' = [mem EXCEPT ![f] = @ \ {w}] /\ gone' = [gone EXCEPT ![f] = @ \cup {w}]
+    /\ UNCHANGED <<reign, synced, served, drawn, committed, sync, mixed, told, file, losses, rooms, owed>>
+
+\* The file of r has let go of w, and a note has the count.
+HasLetGo(r, w) == IsNoted(r) /\ w \notin disk[r] /\ w \in IF Uncounted THEN Gone(r) ELSE note[r].gone
+
+\* All who follow have let go of w, and the leader's own disk: its room may be used again.
+Free(l, w) ==
+    /\ w \in gone[l] \cap mem[l] /\ (OwnDiskUnasked \/ HasLetGo(l, w))
+    /\ \A f \in follows : w \notin mem[f] /\ HasLetGo(f, w)
+    /\ mem' = [mem EXCEPT ![l] = @ \ {w}]
+    /\ UNCHANGED <<reign, synced, served, drawn, committed, sync, mixed, told, file, losses, rooms, freeing>>
+
+-----------------------------------------------------------------------------
+\* Losses of power
 
 \* The power is lost, and the replica starts with what the file has: any part of what it was being given.
-\* What does not count by the note is void in the file, too.
+\* What does not count by the note is void in the file, too.  Of two writes in one room it has one, or none.
 Lose(r) ==
     LET n == note[r] IN
     /\ losses < MaxLoss /\ losses' = losses + 1
-    /\ \E come \in SUBSET (mem[r] \ disk[r]), gone \in SUBSET (IF KeepCutOff THEN {} ELSE disk[r] \ mem[r]) :
-           LET left == Covered(n, (disk[r] \ gone) \cup come) IN
-           disk' = [disk EXCEPT ![r] = left] /\ mem' = [mem EXCEPT ![r] = left]
+    /\ \E come \in SUBSET (Wanted(r) \ disk[r]),
+          lost \in SUBSET (IF KeepCutOff THEN {} ELSE (disk[r] \ Wanted(r)) \ owed[r]) :
+           LET file_of == (disk[r] \ lost) \cup come
+               left == Covered(n, file_of)
+           IN
+           /\ Room(come) \cap file_of = {}
+           /\ disk' = [disk EXCEPT ![r] = left] /\ mem' = [mem EXCEPT ![r] = left]
     /\ sync' = [sync EXCEPT ![r] = IF Sync \/ VoteCold THEN n.term ELSE Lost]
     /\ mixed' = [mixed EXCEPT ![r] = n.mixed]
     /\ told' = [told EXCEPT ![r] = IF Sync THEN 0 ELSE n.ceiling]
+    /\ gone' = [gone EXCEPT ![r] = n.gone] /\ owed' = [owed EXCEPT ![r] = {}]
     /\ leader' = leader \ {r} /\ follows' = follows \ {r} /\ synced' = synced \ {r}
-    /\ UNCHANGED <<now, common, top, start, how, served, drawn, committed, note>>
+    /\ UNCHANGED <<now, common, top, start, how, served, drawn, committed, note, rooms>>
 
 \* Some have lost their power, and others are about to.
 Dark == AtOnce /\ losses > 0 /\ losses < MaxLoss
@@ -299,7 +418,10 @@ Next ==
         \/ Write(l)
         \/ \E w \in drawn : Commit(l, w) \/ \E f \in follows : Land(l, f, w)
         \/ \E r \in Replica : Adopt(l, r)
-        \/ \E r \in Scribes : NoteTerm(l, r) \/ Batch(r) \/ Note(l, r)
+        \/ \E r \in Scribes : NoteTerm(l, r) \/ Batch(r) \/ Note(l, r) \/ NoteGone(r) \/ Mix(l, r)
+        \/ \E w, u \in drawn : Ask(l, w, u)
+        \/ \E w \in Needless : Free(l, w) \/ \E f \in follows : LetGo(l, f, w)
+        \/ \E f \in follows : Leave(l, f)
     \/ \E r \in Replica : Lose(r)
     \/ ~Dark /\ now < MaxTerm /\ \E c \in Replica :
         \/ \E Q \in Majorities : c \in Q /\ ElectFromMemory(c, Q)
@@ -315,12 +437,12 @@ ByDisks(t) == how[t] \in {"disks", "word", "mixture"}
 
 \* What was acknowledged before u, or could be read, unless a term that goes by disks gave it up before u.
 Shown(u) ==
-    LET kept(w, t) == \A d \in served : t < d /\ d < u /\ ByDisks(d) => w \in start[d]
+    LET kept(w, t) == \A d \in served : t < d /\ d < u /\ ByDisks(d) => There(w, start[d])
     IN {w \in drawn :
         \/ w[1] < u /\ w \in committed /\ kept(w, w[1])
         \/ \E t \in served : t < u /\ w \in start[t] /\ kept(w, t)}
 
-GivenUp(u) == Shown(u) \ start[u]
+GivenUp(u) == {w \in Shown(u) : ~There(w, start[u])}
 
 \* D1, D6: what was acknowledged, or read, is in each later start set; in async mode unless most memory was
 \* lost, or an operator gave his word.
@@ -343,9 +465,13 @@ OneWrite ==
 Noted ==
     \A r \in Replica : ~note[r].mixed =>
         LET n == note[r] IN
-        /\ {w \in disk[r] : w[1] < n.term} = start[n.term]
-        /\ ~Sync => {w \in drawn : w[1] = n.term /\ w[2] <= n.stable} \subseteq disk[r]
+        /\ \A w \in disk[r] : w[1] < n.term => There(w, start[n.term])
+        /\ \A w \in start[n.term] : There(w, disk[r])
+        /\ ~Sync => \A w \in drawn : w[1] = n.term /\ w[2] <= n.stable => There(w, disk[r])
 
 \* What a term that serves cut off, or gave up, is in no later start set.
-NoReturn == \A t, u \in served : t < u => {w \in start[u] : w[1] < t} \subseteq start[t]
+NoReturn == \A t, u \in served : t < u => \A w \in start[u] : w[1] < t => There(w, start[t])
+
+\* D5: of a write and that whose room it took a replica has one, or none.
+OneRoom == \A r \in Replica : Room(mem[r]) \cap mem[r] = {} /\ Room(disk[r]) \cap disk[r] = {}
 =============================================================================
