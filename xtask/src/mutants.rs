@@ -385,6 +385,7 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("ListFirst", Test("longarm-backup", BETWEEN_STEPS)),
     ("LetGoUncopied", Test("longarm-backup", BETWEEN_STEPS)),
     ("TakeBeyond", Test("longarm-backup", "tests::model::what_is_above_its_version_is_left_out")),
+    ("BackUpBehind", Sim("backups", 0)),
     (
         "HoldForever",
         Test("longarm-server", "backup::tests::a_segment_waits_for_a_backup_no_longer_than_it_may"),

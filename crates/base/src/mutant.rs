@@ -301,6 +301,8 @@ pub enum Mutant {
     LetGoUncopied,
     /// A backup takes what is above its version (M16).
     TakeBeyond,
+    /// A backup is of the stable point as it begins, which writes under way hold down (M16).
+    BackUpBehind,
     /// A segment waits for a backup for ever (M16).
     HoldForever,
 }

@@ -3,13 +3,18 @@
 //! The hold is the connection's. A client that had to connect again has none: its next step says so, and what
 //! it READ since its last step counts for nothing.
 
-use longarm_base::{Csn, UnixMillis};
+use std::time::Duration;
+
+use longarm_base::{Csn, Mutant, UnixMillis};
 use longarm_fabric::Transport;
 use longarm_wire::{BACKUP, BackupStep, LET_GO_MAX, Request, RequestKind};
 
 use crate::client::Client;
 use crate::error::Error;
 use crate::flight::Reply;
+
+/// The time between two looks at whether writes are under way.
+const SETTLES: Duration = Duration::from_micros(200);
 
 /// What a backup is of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,14 +33,16 @@ pub struct Begun {
 
 impl<T: Transport> Client<T> {
     /// Has the leader keep all segments that are in use, until this connection [lets go](Self::let_go) of
-    /// them. What is in them then is READ through [`raw`](Self::raw).
+    /// them. What is in them then is READ through [`raw`](Self::raw). The backup has all that was
+    /// acknowledged before this call: writes that are under way are waited for, as long as an operation may
+    /// take.
     pub fn begin_backup(&mut self) -> Result<Begun, Error> {
         if self.link()?.welcome.agreed.features & BACKUP == 0 {
             return Err(Error::NoBackup("the server is of an older version, which knows no backups"));
         }
         let told = self.backup_step(BackupStep::Begin, &[]);
-        let (claims, csn) = match told {
-            Ok(Reply::Number(claims, csn)) => (claims as u64, csn),
+        let drawn = match told {
+            Ok(Reply::Number(_, drawn)) => drawn,
             Ok(Reply::Mismatch(_)) => return Err(Error::NoBackup("another one is being made")),
             Err(Error::Invalid(_)) => {
                 return Err(Error::NoBackup(
@@ -44,10 +51,30 @@ impl<T: Transport> Client<T> {
             }
             other => return Err(strange(other?)),
         };
+        let (csn, claims) = self.settled(drawn)?;
         let unix = self.server_unix()?;
         let link = self.link()?;
         let (term, group) = (link.welcome.term, link.welcome.group);
         Ok(Begun { csn, claims, unix, term, group })
+    }
+
+    /// Waits until nothing up to this version is under way. The stable point then, and the number of claims.
+    fn settled(&mut self, drawn: Csn) -> Result<(Csn, u64), Error> {
+        let deadline = self.deadline();
+        loop {
+            let (claims, stable) = match self.backup_step(BackupStep::Settle, &[])? {
+                Reply::Number(claims, stable) => (claims as u64, stable),
+                other => return Err(over(other)),
+            };
+            if stable >= drawn || Mutant::BackUpBehind.is_on() {
+                return Ok((stable, claims));
+            }
+            if deadline.is_over(longarm_host::now()) {
+                self.end_backup()?;
+                return Err(Error::NoBackup("writes were under way all the time that an operation may take"));
+            }
+            longarm_host::sleep(SETTLES);
+        }
     }
 
     /// Lets go of segments; how many wait for this backup. What was READ before this call was as the backup

@@ -176,11 +176,17 @@ pub(crate) fn backup_step(
             let Some(releases) = releases else { return Some(Outcome::of(Status::Invalid)) };
             *hold = None;
             let Some(begun) = backups.begin(releases) else { return Some(Outcome::of(Status::Mismatch)) };
-            let (csn, claims) = (engine.stable_point(), engine.store.claims());
+            // Writes that are under way have lower versions perhaps than some that are acknowledged.
+            let csn = engine.csn();
             if !execution.shared.core.may_tell() {
                 return None;
             }
             *hold = Some(begun);
+            Outcome { csn, ..Outcome::of(Status::Ok) }
+        }
+        BackupStep::Settle if hold.is_none() => Outcome::of(Status::NotFound),
+        BackupStep::Settle => {
+            let (csn, claims) = (engine.stable_point(), engine.store.claims());
             Outcome { csn, number: claims as i64, ..Outcome::of(Status::Ok) }
         }
         BackupStep::LetGo => {

@@ -97,6 +97,7 @@ struct Sums {
     pages: usize,
     no_page: usize,
     walks: u64,
+    backups: u64,
     faults: u64,
     steps: u64,
     events: u64,
@@ -123,6 +124,7 @@ fn run_some(args: &Args, scenario: &Scenario, next: &AtomicU64, sums: &Mutex<Sum
         sums.pages += report.pages;
         sums.no_page += report.no_page;
         sums.walks += report.walks;
+        sums.backups += report.backups;
         sums.faults += report.faults;
         sums.steps += report.steps;
         sums.events += report.events;
@@ -236,8 +238,11 @@ fn main() -> ExitCode {
             sums.violations.len()
         );
         if sums.pages > 0 {
-            let Sums { pages, walks, no_page, .. } = sums;
+            let Sums { pages, walks, no_page, backups, .. } = sums;
             println!("{:14}{pages} pages of scans, {walks} by clients alone, {no_page} in vain", "");
+            if backups > 0 {
+                println!("{:14}{backups} of them backups", "");
+            }
         }
         if !sums.gaps.is_empty() {
             let (handed, [half, almost, most]) = (sums.gaps.len(), spread(&sums.gaps));

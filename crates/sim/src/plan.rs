@@ -227,6 +227,7 @@ impl Plan {
             (self.load.fills, self.load.expected) = (false, 64);
             (self.keys, self.workers) = (2 + chance.below(3) as u32, 2 + chance.below(3) as usize);
         }
+        self.load.backs_up = scenario.backs_up;
         self.load.scan(self.keys);
     }
 }

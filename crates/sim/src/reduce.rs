@@ -254,6 +254,7 @@ mod tests {
             pages: 0,
             no_page: 0,
             walks: 0,
+            backups: 0,
             faults,
             steps: 0,
             events: 0,

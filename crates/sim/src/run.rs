@@ -49,6 +49,8 @@ pub struct Report {
     pub no_page: usize,
     /// The number of pages that clients made themselves.
     pub walks: u64,
+    /// The number of backups among the pages.
+    pub backups: u64,
     /// The number of faults that struck.
     pub faults: u64,
     /// Steps of the world.
@@ -194,6 +196,7 @@ impl Run {
             pages: judged.pages,
             no_page: judged.no_page,
             walks: judged.walks,
+            backups: judged.backups,
             faults: self.faults,
             steps: self.world.steps(),
             events: self.judge.as_ref().map_or(0, |judge| judge.borrow().heard()),

@@ -53,6 +53,8 @@ pub struct Scenario {
     pub narrow: bool,
     /// With scans: a single replica keeps an ordered index, also while it leads.
     pub lone: bool,
+    /// With scans: clients make backups.
+    pub backs_up: bool,
     /// Servers keep their data on disks whose syncs take their time. They lose their power where replicas
     /// crash, a group also all at once, and come back with what their disks have.
     pub durable: bool,
@@ -91,6 +93,7 @@ impl Scenario {
         scans: false,
         narrow: false,
         lone: false,
+        backs_up: false,
         durable: false,
         persistent: false,
         rots: false,
@@ -419,6 +422,24 @@ pub const SCENARIOS: &[Scenario] = &[
         ..Scenario::GROUP_ALL
     },
     Scenario::SCANS,
+    Scenario {
+        name: "backups",
+        about: "a server alone is backed up while clients write, in a steady network",
+        scans: true,
+        backs_up: true,
+        ..Scenario::CALM
+    },
+    Scenario {
+        name: "group-backups",
+        about: "leaders are backed up while clients write; scarce memory, crashes, pauses, hand-overs",
+        weather: true,
+        pauses: true,
+        crashes: true,
+        moves: true,
+        slow: true,
+        backs_up: true,
+        ..Scenario::SCANS
+    },
     Scenario {
         name: "group-scans-lone",
         about: "pages of scans of a group in which one replica keeps an index, also while it leads; crashes",

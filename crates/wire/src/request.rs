@@ -42,13 +42,15 @@ pub enum RequestKind {
 #[repr(u64)]
 pub enum BackupStep {
     /// From now on no segment is used again that this connection did not let go of. The answer has the
-    /// stable point of a moment after that, and the number of claims by then.
+    /// highest version that was drawn by a moment after that. What was acknowledged before has no higher one.
     Begin = 0,
     /// The connection lets go of the segments whose numbers are the value. The answer has the number of
     /// segments that wait for it.
     LetGo = 1,
     /// The backup is over.
     End = 2,
+    /// The answer has the stable point, and the number of claims at that moment or later.
+    Settle = 3,
 }
 
 impl BackupStep {
@@ -58,6 +60,7 @@ impl BackupStep {
             0 => BackupStep::Begin,
             1 => BackupStep::LetGo,
             2 => BackupStep::End,
+            3 => BackupStep::Settle,
             _ => return None,
         })
     }

@@ -337,7 +337,8 @@ fn a_request_carries_no_more_than_its_kind_needs() {
     assert!(step(1, &[0; LET_GO_MAX * 4 + 4]).expect_err("too long").contains("more segments"));
     assert!(step(1, &[0; 6]).expect_err("no segments").contains("four bytes each"));
     assert!(step(0, &[0; 4]).expect_err("none belong there").contains("belong elsewhere"));
-    assert!(step(3, &[]).expect_err("no step").contains("unknown step"));
+    assert!(step(3, &[0; 4]).expect_err("none belong there").contains("belong elsewhere"));
+    assert!(step(4, &[]).expect_err("no step").contains("unknown step"));
     assert!(told(Hints, 12).expect_err("no hashes").contains("eight bytes each"));
 }
 

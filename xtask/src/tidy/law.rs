@@ -26,11 +26,11 @@ const LAW: &[(&str, &[&[&str]])] = &[
     ("longarm-client", &[BASE, PARTS, &["longarm-cluster"]]),
     ("longarm-engine", &[BASE, ENGINE]),
     ("longarm-group", &[BASE, PARTS, REPLICA]),
-    ("longarm-backup", &[BASE, &["longarm-disk", "longarm-group", "longarm-memory", "longarm-store"]]),
+    ("longarm-backup", &[BASE, PARTS, &["longarm-client", "longarm-disk", "longarm-group"]]),
     ("longarm-ordered", &[BASE, PARTS, &["longarm-replica"]]),
     ("longarm-server", &[BASE, PARTS, REPLICA, &["longarm-group"]]),
     ("longarm-bench", &[BASE, PARTS, ENDS, LOAD]),
-    ("longarm-sim", &[BASE, PARTS, ENDS, LOAD, &["longarm-disk", "longarm-history"]]),
+    ("longarm-sim", &[BASE, PARTS, ENDS, LOAD, &["longarm-backup", "longarm-disk", "longarm-history"]]),
     ("longarm", &[BASE, PARTS, ENDS, LOAD, &["longarm-backup", "longarm-bench", "longarm-cluster"]]),
     (
         "longarm-chaos",

@@ -1,14 +1,13 @@
 //! `longarm backup`: what a serving leader holds at one version, copied by READs of its memory.
 
 mod args;
-mod leader;
 mod pace;
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
-use longarm_backup::{BackupError, Chain, CopyError, Copying, Frame, Manifest, Since, Target};
+use longarm_backup::{BackupError, Chain, CopyError, Copying, Frame, Leader, Manifest, Since, Target};
 use longarm_client::Error;
 use serde_json::json;
 
@@ -21,7 +20,6 @@ use crate::operator;
 use crate::output::{Exit, Failure, Output};
 use crate::progress::Bar;
 pub use args::Args;
-use leader::Leader;
 use pace::Pace;
 
 /// The line about the command in help texts.

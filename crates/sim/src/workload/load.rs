@@ -47,6 +47,8 @@ pub struct Load {
     pub hostile: bool,
     /// Whether a single replica keeps an ordered index.
     pub lone: bool,
+    /// Whether clients make backups, too. They scan.
+    pub backs_up: bool,
     /// Where clients scan: the names of all keys, in their order. Keys are numbered by it.
     pub names: Option<Arc<[Vec<u8>]>>,
 }
@@ -78,6 +80,7 @@ impl Load {
             outdated: chance.once_in(6),
             hostile: chance.once_in(6),
             lone: false,
+            backs_up: false,
             names: None,
         }
     }

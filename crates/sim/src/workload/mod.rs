@@ -1,5 +1,6 @@
 //! What a client does, and what it notes of it.
 
+mod backup;
 mod load;
 mod noted;
 mod scan;
@@ -130,8 +131,9 @@ impl AtWork {
     fn go_on(&mut self, end: u32) {
         let Worker { load, operations, .. } = &self.worker;
         let (idles, open, operations) = (load.idles, load.open, *operations);
-        let scans = load.names.is_some();
+        let (scans, backs_up) = (load.names.is_some(), load.backs_up && self.scans.is_multiple_of(4));
         match self.worker.chance.below(if scans { 15 } else { 12 }) {
+            12.. if backs_up => self.back_up(),
             12.. => self.scan(),
             0 | 1 => {
                 let most = 1 + self.worker.chance.below(12);

@@ -34,6 +34,8 @@ pub struct Noted {
     pub no_page: usize,
     /// The number of pages that clients made themselves.
     pub walks: u64,
+    /// The number of backups among the pages.
+    pub backups: u64,
 }
 
 /// The time to live that a client gave to an item, perhaps for ever.
@@ -74,6 +76,8 @@ pub struct Judged {
     pub no_page: usize,
     /// The number of pages that clients made themselves.
     pub walks: u64,
+    /// The number of backups among the pages.
+    pub backups: u64,
     /// The first violation.
     pub violation: Option<String>,
 }
@@ -91,6 +95,7 @@ impl Noted {
             pages: self.plain.pages().len(),
             no_page: self.no_page,
             walks: self.walks,
+            backups: self.backups,
             violation: plain
                 .violation
                 .map(|violation| violation.to_string())

@@ -1,21 +1,23 @@
 //! The leader of which a backup is made, over a client's connection.
 
-use longarm_backup::{Source, Start};
 use longarm_base::Term;
 use longarm_client::{Client, Error};
+use longarm_fabric::{Any, Transport};
 use longarm_memory::{SumKey, Words};
 use longarm_wire::ARENA_REGION;
 
+use crate::copying::{Source, Start};
+
 /// A leader.
-pub struct Leader<'c> {
-    client: &'c mut Client,
+pub struct Leader<'c, T: Transport = Any> {
+    client: &'c mut Client<T>,
     sums: SumKey,
     bytes: u64,
 }
 
-impl<'c> Leader<'c> {
+impl<'c, T: Transport> Leader<'c, T> {
     /// The leader that this client is connected to.
-    pub fn of(client: &'c mut Client) -> Result<Leader<'c>, Error> {
+    pub fn of(client: &'c mut Client<T>) -> Result<Leader<'c, T>, Error> {
         let raw = client.raw()?;
         let sums = raw.sums().clone();
         let bytes = raw.region(ARENA_REGION).map(|arena| arena.bytes());
@@ -24,7 +26,7 @@ impl<'c> Leader<'c> {
     }
 }
 
-impl Source for Leader<'_> {
+impl<T: Transport> Source for Leader<'_, T> {
     type Error = Error;
 
     fn begin(&mut self) -> Result<Start, Error> {
