@@ -395,6 +395,26 @@ pub const SCENARIOS: &[Scenario] = &[
         ..Scenario::GROUP_ALL
     },
     Scenario {
+        name: "power-steps",
+        about: "that, scarce memory, replicas struck at their steps, threads that lose their cores",
+        slow: true,
+        traps: true,
+        durable: true,
+        lands_late: true,
+        stalls: true,
+        ..Scenario::GROUP_ALL
+    },
+    Scenario {
+        name: "power-five",
+        about: "that with five replicas, which are added and removed, and struck at their steps",
+        slow: true,
+        traps: true,
+        durable: true,
+        five: true,
+        strands: true,
+        ..Scenario::GROUP_CHANGES_ALL
+    },
+    Scenario {
         name: "rot",
         about: "replicas that keep their data, bytes of which change by themselves; crashes and pauses",
         weather: true,
@@ -420,6 +440,28 @@ pub const SCENARIOS: &[Scenario] = &[
         durable: true,
         loses: true,
         ..Scenario::GROUP_ALL
+    },
+    Scenario {
+        name: "cold-steps",
+        about: "that, scarce memory, replicas struck at their steps, threads that lose their cores",
+        slow: true,
+        traps: true,
+        durable: true,
+        loses: true,
+        lands_late: true,
+        stalls: true,
+        ..Scenario::GROUP_ALL
+    },
+    Scenario {
+        name: "cold-five",
+        about: "that with five replicas, which are added and removed, and struck at their steps",
+        slow: true,
+        traps: true,
+        durable: true,
+        loses: true,
+        five: true,
+        strands: true,
+        ..Scenario::GROUP_CHANGES_ALL
     },
     Scenario::SCANS,
     Scenario {
