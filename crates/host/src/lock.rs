@@ -48,6 +48,23 @@ impl<T> Mutex<T> {
         }
     }
 
+    /// Takes the lock, in a destructor. `None` if a thread died while it held the lock, or dies with it in a
+    /// world whose machine crashes: nobody looks at the value any more. A destructor that panics during
+    /// another panic would end the process.
+    pub fn lock_to_drop(&self) -> Option<MutexGuard<'_, T>> {
+        loop {
+            match self.0.try_lock() {
+                Ok(guard) => return Some(guard),
+                Err(TryLockError::Poisoned(_)) => return None,
+                Err(TryLockError::WouldBlock) => match entered() {
+                    None => return self.0.lock().ok(),
+                    Some(_) if std::thread::panicking() => return None,
+                    Some(world) => world.relax(),
+                },
+            }
+        }
+    }
+
     /// All tasks of a world share one thread, so the task that has the lock must be allowed to continue.
     #[cold]
     fn lock_late(&self) -> MutexGuard<'_, T> {
@@ -59,5 +76,22 @@ impl<T> Mutex<T> {
                 Err(TryLockError::Poisoned(_)) => panic!("{DIED}"),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_destructor_gets_the_lock_unless_a_thread_died_with_it() {
+        let lock = Mutex::new(1);
+        lock.lock_to_drop().into_iter().for_each(|mut value| *value += 1);
+        assert_eq!(*lock.lock(), 2);
+        let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _value = lock.lock();
+            panic!("it dies");
+        }));
+        assert!(died.is_err() && lock.lock_to_drop().is_none());
     }
 }

@@ -98,10 +98,11 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let mut state = self.backups.state.lock();
+        let Some(mut state) = self.backups.state.lock_to_drop() else { return };
         if state.held && state.number == self.number {
             state.held = false;
-            self.backups.releases.iter().for_each(|releases| releases.lock().leave(Party::Backup));
+            let releases = self.backups.releases.as_ref().and_then(|releases| releases.lock_to_drop());
+            releases.into_iter().for_each(|mut releases| releases.leave(Party::Backup));
         }
     }
 }
