@@ -118,6 +118,13 @@ impl Drive {
         !rots.is_empty()
     }
 
+    /// An empty disk is in its place. No server runs from it.
+    pub fn reformat(&self) {
+        let state = &mut *self.state.lock();
+        state.sectors = None;
+        state.rots.clear();
+    }
+
     /// The power is lost.
     pub fn lose_power(&self) {
         let State { sectors, chance, .. } = &mut *self.state.lock();

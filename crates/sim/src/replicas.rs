@@ -358,9 +358,10 @@ impl Servers {
         self.ends[node as usize].get() == End::Done
     }
 
-    /// Replaces a node's disk with an empty one.
+    /// Replaces a node's disks with empty ones: what it promised is gone, and what it kept.
     pub fn reformat(&self, node: u32) {
         self.disks[node as usize].iter().for_each(|disk| disk.reformat());
+        self.drives.get(node as usize).into_iter().for_each(|drive| drive.reformat());
     }
 
     /// What an operator of a group needs.

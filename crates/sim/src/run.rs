@@ -469,10 +469,11 @@ impl Run {
 
     /// Forgets lost replicas that are in sync again.
     fn forget_the_synced(&mut self) {
-        let mut lost = std::mem::take(&mut self.lost);
-        lost.retain(|&lost| self.is_down(lost) || !self.servers.is_synced(lost));
-        self.blank.retain(|blank| lost.contains(blank));
-        self.lost = lost;
+        let (mut lost, mut blank) = (std::mem::take(&mut self.lost), std::mem::take(&mut self.blank));
+        let lacks = |server: &u32| self.is_down(*server) || !self.servers.is_synced(*server);
+        lost.retain(lacks);
+        blank.retain(lacks);
+        (self.lost, self.blank) = (lost, blank);
     }
 
     /// Takes a replica's memory, and takes the replica down for a time.

@@ -406,13 +406,24 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "power-five",
-        about: "that with five replicas, which are added and removed, and struck at their steps",
+        about: "that with five replicas, added, removed, struck at their steps, given empty disks",
         slow: true,
         traps: true,
         durable: true,
+        reformats: true,
         five: true,
         strands: true,
         ..Scenario::GROUP_CHANGES_ALL
+    },
+    Scenario {
+        name: "power-scans",
+        about: "that with pages of scans and backups, scarce memory, and replicas struck at their steps",
+        slow: true,
+        traps: true,
+        scans: true,
+        backs_up: true,
+        durable: true,
+        ..Scenario::GROUP_ALL
     },
     Scenario {
         name: "rot",
@@ -454,11 +465,12 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "cold-five",
-        about: "that with five replicas, which are added and removed, and struck at their steps",
+        about: "that with five replicas, added, removed, struck at their steps, given empty disks",
         slow: true,
         traps: true,
         durable: true,
         loses: true,
+        reformats: true,
         five: true,
         strands: true,
         ..Scenario::GROUP_CHANGES_ALL
