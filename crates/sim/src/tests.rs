@@ -417,6 +417,13 @@ fn a_page_that_was_cut_off_does_not_come_back_with_the_next() {
     are_sound("durable-all", &[21]);
 }
 
+/// The file of a follower that came back was given what it had acknowledged, before all of that was to be
+/// seen in its memory, and the note counted it.
+#[test]
+fn a_file_is_given_what_is_acknowledged_once_it_has_landed() {
+    are_sound("power-steps", &[4011]);
+}
+
 /// A follower's disk had an entry that the next leader cut off, below the floors that the disk had by then.
 /// The file kept it, and said later that it was of an older term, where all that is there counts.
 #[test]

@@ -25,7 +25,7 @@ use longarm_host::{Thread, now, sleep};
 use longarm_memory::{Mapped, Words};
 use longarm_replica::page;
 use longarm_store::SegmentUse;
-use longarm_store::progress::{Feed, Gap, Next};
+use longarm_store::progress::{Feed, Gap, LANDING_TIME, Next};
 use longarm_store::segment::layout::segment_of;
 use longarm_store::segment::{ArenaGeometry, replica_line};
 use longarm_wire::{DiskMark, DiskReply};
@@ -243,10 +243,10 @@ impl<Q: QueuePair> FollowScribe<Q> {
         let mut desk = self.connect()?;
         desk.sleep_on(&self.channel)?;
         let first = self.first_mark(&mut desk)?;
+        let floors = self.landed_floors(first.written.len())?;
         let kept = self.seed.slot.take(now() + PATIENCE, || !self.is_stopped());
         let Some(mut kept) = kept else { return self.say_lost(&mut desk) };
-        let (streams, segments) = (first.written.len(), kept.disk.shape().segments as usize);
-        let floors: Vec<u64> = (0..streams).map(|at| self.seed.page.load(page::floor_at(at))).collect();
+        let segments = kept.disk.shape().segments as usize;
         // Looked at before the lines: they say that so many segments are free.
         let told = self.seed.page.load(page::RECLAIMED);
         if let Err(trouble) = self.settle(&mut kept, floors.clone(), first.noted, &mut desk) {
@@ -332,6 +332,21 @@ impl<Q: QueuePair> FollowScribe<Q> {
                 self.channel.wait(Duration::from_millis(1));
             }
         }
+    }
+
+    /// By stream: all positions below are in the memory. What the page says was acknowledged: the NIC has it,
+    /// and this processor perhaps sees it a little later (L6). In a term that has written nothing yet nobody
+    /// waits.
+    fn landed_floors(&self, streams: usize) -> Result<Vec<u64>, Trouble> {
+        let floors: Vec<u64> = (0..streams).map(|at| self.seed.page.load(page::floor_at(at))).collect();
+        let until = now() + LANDING_TIME;
+        while now() < until && floors.iter().any(|floor| *floor > 0) {
+            if self.is_stopped() {
+                return Err(Trouble::Stopped);
+            }
+            sleep(Duration::from_millis(1));
+        }
+        Ok(floors)
     }
 
     /// Gives the file the start set of the term, and the term's streams below these floors. It may become a
