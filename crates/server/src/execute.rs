@@ -184,11 +184,13 @@ pub(crate) fn backup_step(
             *hold = Some(begun);
             Outcome { csn, ..Outcome::of(Status::Ok) }
         }
-        BackupStep::Settle if hold.is_none() => Outcome::of(Status::NotFound),
-        BackupStep::Settle => {
-            let (csn, claims) = (engine.stable_point(), engine.store.claims());
-            Outcome { csn, number: claims as i64, ..Outcome::of(Status::Ok) }
-        }
+        BackupStep::Settle => match hold.as_ref().and_then(|hold| hold.let_go(&[])) {
+            Some(_) => {
+                let (csn, claims) = (engine.stable_point(), engine.store.claims());
+                Outcome { csn, number: claims as i64, ..Outcome::of(Status::Ok) }
+            }
+            None => Outcome::of(Status::NotFound),
+        },
         BackupStep::LetGo => {
             let segments: Vec<u32> = let_go(request.value).collect();
             match hold.as_ref().and_then(|hold| hold.let_go(&segments)) {
