@@ -101,8 +101,9 @@ impl Drop for Hold {
         let Some(mut state) = self.backups.state.lock_to_drop() else { return };
         if state.held && state.number == self.number {
             state.held = false;
-            let releases = self.backups.releases.as_ref().and_then(|releases| releases.lock_to_drop());
-            releases.into_iter().for_each(|mut releases| releases.leave(Party::Backup));
+            if let Some(mut releases) = self.backups.releases().and_then(|releases| releases.lock_to_drop()) {
+                releases.leave(Party::Backup);
+            }
         }
     }
 }

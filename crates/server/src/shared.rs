@@ -131,11 +131,9 @@ impl ClientSlot {
 
 impl Drop for ClientSlot {
     fn drop(&mut self) {
-        self.shared
-            .clients
-            .lock_to_drop()
-            .into_iter()
-            .for_each(|mut clients| _ = clients.remove(&self.number));
+        if let Some(mut clients) = self.shared.clients.lock_to_drop() {
+            clients.remove(&self.number);
+        }
         // Relaxed: as in `take_slot`.
         self.shared.slots.fetch_sub(1, Ordering::Relaxed);
     }

@@ -46,7 +46,7 @@ impl AtWork {
     /// Of each key the newest entry, unless that is a delete.
     fn items(&self, frames: &[Frame]) -> Vec<Item> {
         let mut newest = BTreeMap::<u32, (Csn, Option<Value>)>::new();
-        for entry in frames.iter().flat_map(Frame::iter).filter(|entry| !entry.key.is_empty()) {
+        for entry in frames.iter().flat_map(Frame::iter) {
             let name = String::from_utf8_lossy(entry.key);
             let key = self.worker.load.key(entry.key);
             let key = key.unwrap_or_else(|| panic!("torn: a backup has the key {name}"));
