@@ -293,19 +293,20 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             .collect()
     }
 
-    /// Groups in which no record is are named no more.
+    /// Groups in which no record is are named no more, also after a loss of power: another pair may soon have
+    /// records there, which this one would wipe.
     fn drop_empty_groups(&self, table: &Table, pair: u64, header: &mut Header, report: &mut Reopened) {
-        let shape = &table.shape;
-        for at in 0..header.groups.len() {
-            if header.groups[at] != 0 && header.occupied() & shape.group_mask(at) == 0 {
+        let before = header.groups;
+        for (at, group) in before.into_iter().enumerate() {
+            if group != 0 && header.occupied() & table.shape.group_mask(at) == 0 {
                 self.set_group(table, pair, header, at, 0);
                 report.given_back += 1;
             }
         }
         let is_extended = header.groups.iter().any(|group| *group != 0);
-        if is_extended != header.is_extended() {
-            let word = header.indicator ^ indicator::EXTENDED;
-            self.set_indicator(table, pair, header, word);
+        if header.groups != before || is_extended != header.is_extended() {
+            let extended = if is_extended { indicator::EXTENDED } else { 0 };
+            self.set_indicator(table, pair, header, header.indicator & !indicator::EXTENDED | extended);
         }
     }
 

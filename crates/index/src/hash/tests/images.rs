@@ -164,6 +164,33 @@ impl Persistent {
     }
 }
 
+/// Another pair gets a group that went back as the index was reopened, and keeps what it has there when power
+/// is lost again.
+fn takes_what_went_back(persistent: &Persistent, bytes: &[u8], geometry: Geometry, keys: &[Vec<u8>]) {
+    let memory = Arc::new(Journal::of(bytes));
+    let bed = &persistent.bed;
+    let reopen = |memory: Arc<Journal>| {
+        let budget = Arc::new(Budget::new(memory.bytes()));
+        let (book, sums, used) = (bed.book.clone(), bed.sums.clone(), memory.bytes());
+        let options = bed.owner.options;
+        Owner::reopen(memory, book, sums, budget, options, geometry, used, |_| ()).expect("no damage").0
+    };
+    let owner = reopen(memory.clone());
+    for (i, key) in keys.iter().enumerate() {
+        let (csn, hash) = (Csn((1 << 21) + i as u64), bed.hash(key));
+        let entry = EntryRef { offset: csn.0 * 64, len: 64 };
+        bed.book.entries.lock().expect("book").insert(entry.offset, (csn, key.clone()));
+        let record = Record::Entry { csn, entry, hash, expiry: UnixMillis::NEVER };
+        owner.read().lock(hash).insert(&record).expect("a group for the pair");
+    }
+    memory.images(memory.now(), LINE).visit(ALL, DRAWN, 1, |bytes| {
+        let again = reopen(Arc::new(Journal::of(bytes)));
+        for key in keys {
+            assert!(again.read().lock(bed.hash(key)).find(key).is_some(), "{key:?} was acknowledged");
+        }
+    });
+}
+
 fn extended(owner: &Owner<Arc<Journal>, Arc<Book>>) -> u64 {
     let state = owner.state.read().expect("state");
     // Relaxed: one thread.
@@ -211,6 +238,35 @@ fn groups_that_come_and_go_outlive_a_loss_of_power() {
         persistent.put(&own[0]);
         let Seen { images, reopened } = persistent.check(from);
         assert!(images > 50 && reopened.unlocked > 0 && reopened.given_back > 0, "{images}: {reopened:?}");
+    }
+}
+
+/// A pair that has another group goes on being extended, when one without records goes back as the index is
+/// reopened. Its header must say so after a loss of power, too.
+#[test]
+fn a_group_that_went_back_at_the_start_is_another_pair_s_for_good() {
+    for (slots, room) in KINDS {
+        let mut persistent = persistent(room, slots);
+        let shape = persistent.bed.owner.newest().shape;
+        let home = shape.bucket + shape.shared;
+        let keys = persistent.bed.neighbours(home + GROUP_SLOTS + 1);
+        let table = persistent.bed.owner.newest();
+        let pair = table.home(persistent.bed.hash(&keys[0])).0;
+        let next = ((pair + 1) % table.pairs, true);
+        let others = persistent.bed.keys_at(|of| of == next, home + 1);
+        let (last, before) = keys.split_last().expect("keys");
+        before.iter().for_each(|key| persistent.put(key));
+        let from = persistent.settled();
+        persistent.put(last);
+        let geometry = persistent.bed.owner.geometry();
+        let mut images = 0;
+        for moment in persistent.bed.memory.before_fences(from) {
+            persistent.bed.memory.images(moment, LINE).visit(ALL, DRAWN, 1, |bytes| {
+                images += 1;
+                takes_what_went_back(&persistent, bytes, geometry, &others);
+            });
+        }
+        assert!(images > 1, "{images}");
     }
 }
 
