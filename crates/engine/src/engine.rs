@@ -166,6 +166,7 @@ pub(crate) fn store_options(budget: &Budget, options: &EngineOptions, persistent
         records,
         pool: usual.pool.max(pool),
         persistent,
+        evicts: options.eviction != Eviction::None,
     }
 }
 

@@ -53,7 +53,7 @@ const COMING_SHARE: u64 = 10;
 const STEP_SHARE: u64 = 32;
 const STEP_TIME: Nanos = Nanos::from_millis(12);
 /// The part of it below which eviction takes no entries: the shortage then does not come from entries.
-const LIVE_SHARE: u64 = 2;
+const LIVE_SHARE: u64 = 8;
 /// The number of passes in vain before the thread says that nothing can be freed: time alone may have passed
 /// while other threads had the core.
 const FRUITLESS: u32 = 16;
@@ -375,8 +375,8 @@ impl<Q: QueuePair> Maintenance<Q> {
     /// emptied.
     fn sweep(&mut self, now: Nanos) -> bool {
         let engine = &self.shared.core.engine;
-        let Commit::Replicated(group) = &engine.commit else { return false };
         self.context.writer.seal_old();
+        let Commit::Replicated(group) = &engine.commit else { return false };
         let (tombstones, outcomes) = group.kept_bytes();
         let kept = Kept {
             now,

@@ -167,6 +167,7 @@ impl<M: OwnedWords> Collector<M> {
             if let Some(walk) = self.walk {
                 return self.step(walk, now);
             }
+            self.store.seal_little();
             self.scan_at = now + SCAN_EVERY;
         }
         let rest = || if self.reviews() { Work::Again } else { self.idle() };

@@ -31,6 +31,8 @@ pub struct StoreOptions {
     /// ([`Store::reopen`](crate::Store::reopen)): a segment's line is persistent before an entry is in it,
     /// and freed segments keep their memory.
     pub persistent: bool,
+    /// Whether items are evicted. Then a segment can be emptied without room for what is left in it.
+    pub evicts: bool,
 }
 
 impl Default for StoreOptions {
@@ -44,6 +46,7 @@ impl Default for StoreOptions {
             term: Term::ZERO,
             ask_release: false,
             persistent: false,
+            evicts: false,
         }
     }
 }

@@ -69,6 +69,8 @@ pub struct Store<M> {
     stable: Counter,
     /// Writers seal the segments that they opened by then: they hold the watermark down.
     seal_before: Counter,
+    /// How often writers were asked to seal open segments that hold little.
+    seal_little: Counter,
     pub(crate) budget: Arc<Budget>,
 }
 
@@ -179,6 +181,7 @@ impl<M: OwnedWords> Store<M> {
             streams: Mutex::new((0..options.streams).map(stream).collect()),
             stable: Counter::default(),
             seal_before: Counter::default(),
+            seal_little: Counter::default(),
             budget,
         }
     }
@@ -309,6 +312,25 @@ impl<M: OwnedWords> Store<M> {
     /// The point set by [`seal_before`](Self::seal_before).
     pub(crate) fn sealed_before(&self) -> u64 {
         self.seal_before.get()
+    }
+
+    /// Whether items are evicted, collection makes no memory for the writes that want some, and little is
+    /// alive in the segment at `place`.
+    pub fn is_worth_clearing(&self, place: EntryRef) -> bool {
+        let is_little = || self.tallies[segment_of(place.offset) as usize].load().is_little();
+        self.options.evicts && is_little() && self.ledger.lock().is_stuck()
+    }
+
+    /// Has writers seal the open segments that hold little, when they next come by, if a claim failed.
+    pub(crate) fn seal_little(&self) {
+        if self.ledger.lock().pressed {
+            self.seal_little.add(1);
+        }
+    }
+
+    /// How often [`seal_little`](Self::seal_little) asked.
+    pub(crate) fn asked_for_little(&self) -> u64 {
+        self.seal_little.get()
     }
 
     /// When the segment was claimed.

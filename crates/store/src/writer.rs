@@ -4,10 +4,9 @@
 //! is all. In a small one, open segments could use up the memory before it holds much. So once a writer has
 //! its share of them open, an entry of a further class goes into the nearest open class of at most four times
 //! its size (up to 32 times as memory gets scarce), and only then does the writer open one more. If no
-//! segment is available, any open one whose rooms hold the entry will do. If there is none, the writer seals
-//! the segments that are mostly dead or empty, so that collection can make segments of them that hold the
-//! entry when it is tried again.
-//! entry when it is tried again.
+//! segment is available, any open one whose rooms hold the entry will do. If there is none, and collection
+//! finds no sealed segment that it could make room of, it asks every writer to seal the open ones that are
+//! mostly dead or empty.
 
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use longarm_base::limits::{KEY_MAX, LINE, SEGMENT_BYTES, VALUE_MAX};
 use longarm_base::{Csn, EntryRef};
 use longarm_memory::OwnedWords;
 
-use crate::class::{CLASSES, SEGMENT_UNITS, SHARED_UNITS, class_of, stride_units};
+use crate::class::{CLASSES, SHARED_UNITS, class_of, stride_units};
 use crate::object::{self, Draft, Entry, EntryKind, EntryMeta, NewEntry, Room};
 use crate::segment::layout::segment_at;
 use crate::segment::{ClaimKind, Lane, Need, write_tail};
@@ -55,11 +54,13 @@ pub struct Writer<M: OwnedWords> {
     scratch: Vec<u8>,
     /// What the store had asked for when this writer last sealed old segments.
     sealed_before: u64,
+    /// How often it was asked to seal segments that hold little, when it last did.
+    sealed_little: u64,
 }
 
 impl<M: OwnedWords> Writer<M> {
     pub(crate) fn new(store: Arc<Store<M>>, stream: u16, state: StreamState) -> Writer<M> {
-        Writer { store, stream, state: Some(state), scratch: Vec::new(), sealed_before: 0 }
+        Writer { store, stream, state: Some(state), scratch: Vec::new(), sealed_before: 0, sealed_little: 0 }
     }
 
     fn state(&mut self) -> &mut StreamState {
@@ -170,8 +171,8 @@ impl<M: OwnedWords> Writer<M> {
         self.seal_if(|_| true);
     }
 
-    /// Seals the open segments that hold the watermark down, if collection asks for that. A writer that
-    /// rests calls it now and then.
+    /// Seals the open segments that hold the watermark down, or that hold little, where collection asks for
+    /// it. A writer that rests calls this now and then.
     #[inline]
     pub fn seal_old(&mut self) {
         // A draft that was dropped counts as under way before its room is taken back.
@@ -181,6 +182,16 @@ impl<M: OwnedWords> Writer<M> {
             self.sealed_before = before;
             let store = self.store.clone();
             self.seal_if(|open| store.claim_csn(open.segment).0 < before);
+        }
+        let asked = self.store.asked_for_little();
+        if asked > self.sealed_little {
+            self.sealed_little = asked;
+            let store = self.store.clone();
+            self.seal_if(|open| {
+                let load = store.tallies[open.segment as usize].load();
+                // Moves that took such a segment apart again would use up the reserve, and gain nothing.
+                if open.moves && !store.options.evicts { load.is_empty() } else { load.is_little() }
+            });
         }
     }
 
@@ -265,6 +276,7 @@ impl<M: OwnedWords> Writer<M> {
                     stride,
                     tail: 0,
                     spare: Vec::new(),
+                    moves: lane == Lane::Move,
                 });
                 Ok(self.take_room(lane, class))
             }
@@ -273,25 +285,11 @@ impl<M: OwnedWords> Writer<M> {
     }
 
     /// Finds room when no segment is available: any open room that is large enough will do, for a move also a
-    /// room for new entries. Failing that, open segments that hold little are sealed, so that collection can
-    /// reuse them.
+    /// room for new entries.
     fn room_under_pressure(&mut self, lane: Lane, class: usize) -> Option<Room> {
         for &lane in lanes_for(lane) {
             if let Some(larger) = self.state().lanes[lane as usize].nearest(class, SHARED_UNITS) {
                 return Some(self.take_room(lane, larger));
-            }
-        }
-        if lane == Lane::Move {
-            // A segment that collection just filled is not taken apart again: the entry stays where it is.
-            return None;
-        }
-        for class in 0..CLASSES {
-            let little = |open: &OpenSegment| {
-                let load = self.store.tallies[open.segment as usize].load();
-                load.pending == 0 && load.units < SEGMENT_UNITS as u64 / 2
-            };
-            if self.state.as_ref()?.lanes[lane as usize].by_class[class].as_ref().is_some_and(little) {
-                self.seal(lane, class);
             }
         }
         None

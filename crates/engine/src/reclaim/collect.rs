@@ -78,17 +78,18 @@ impl<M: OwnedWords> Engine<M> {
         entry: &Entry<'_>,
     ) -> Relocated {
         let (csn, expiry, hash) = (entry.csn, entry.expiry, self.hash(entry.key));
-        let drafted = (!expiry.expired(times.unix)).then(|| writer.draft_move(entry));
+        let expired = expiry.expired(times.unix);
+        let stays = !expired && !self.evicts(place, hash);
+        let drafted = stays.then(|| writer.draft_move(entry));
         let Ok(draft) = drafted.transpose() else { return Relocated::Full };
         let index = self.index.read();
         let mut pair = index.lock(hash);
         let found = pair.find(entry.key).filter(|found| names(found, csn, place));
         let Some(found) = found else { return Relocated::Lost };
         let counter = match draft {
-            // The item's time is over.
             None => {
                 self.remove(&mut pair, &found);
-                &self.counts.expired
+                if expired { &self.counts.expired } else { &self.counts.evicted }
             }
             Some(draft) => {
                 let copy = self.finish(writer, draft, csn);

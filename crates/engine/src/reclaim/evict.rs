@@ -10,6 +10,7 @@
 
 use std::sync::atomic::Ordering;
 
+use longarm_base::EntryRef;
 use longarm_index::hash::{Entries, Record};
 use longarm_memory::{Hash, OwnedWords};
 
@@ -59,6 +60,14 @@ impl<M: OwnedWords> Engine<M> {
         room = room || self.has_room(&mut pair);
         self.evicted(gone);
         room
+    }
+
+    /// Whether the item at `place` of this hash is evicted rather than moved: writes find no memory and moves
+    /// make none, its segment holds little, and it was not used lately. (In a small memory with values of
+    /// many sizes the copies from a segment often take a whole one again, as no other entry has their size.)
+    pub(super) fn evicts(&self, place: EntryRef, hash: Hash) -> bool {
+        let marks = self.marks.as_ref().filter(|_| self.store.is_worth_clearing(place));
+        marks.is_some_and(|marks| !marks.take(hash))
     }
 
     fn has_room(&self, pair: &mut PairOf<'_, M>) -> bool {

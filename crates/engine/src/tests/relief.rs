@@ -80,6 +80,46 @@ fn the_clock_hand_gives_each_used_item_one_more_round() {
     }));
 }
 
+/// Where writes find no memory, copies of what is left in a segment would take as much as it gives back.
+#[test]
+fn what_was_not_used_lately_is_evicted_rather_than_moved_when_writes_find_no_memory() {
+    let engine = engine(SlotKind::Pointer16, Eviction::Lru, 16 << 20);
+    let (mut context, mut mover) = (engine.worker_context(0), engine.worker_context(1));
+    let sessions = Sessions::new(8, Nanos(1));
+    for i in 0..30u8 {
+        engine.write(&mut context, TIMES, &put(&[i], &[3; 10_000], 0), None).expect("room");
+    }
+    context.writer.seal_all();
+    let marks = engine.marks.as_ref().expect("eviction is on");
+    (0..30u8).for_each(|i| assert!(marks.take(engine.hash(&[i])), "it was just written"));
+    let collect = |mover: &mut _| {
+        let mut collector = Collector::new(engine.store.clone());
+        while let Work::Move { place, csn } = collector.next_work(TIMES.now, 60) {
+            assert_eq!(engine.relocate(mover, TIMES, place, csn, &sessions), Relocated::Done);
+        }
+    };
+    collect(&mut mover);
+    assert_eq!(engine.index.items(), 30, "there is memory");
+    mover.writer.seal_all();
+    Collector::new(engine.store.clone()).free(TIMES.now + engine.options.quarantine);
+    assert_eq!(engine.store.counters().quarantined, 0);
+    let fills = (0..100u8).take_while(|&i| {
+        let key = [255, i];
+        engine.write(&mut context, TIMES, &put(&key, &vec![3; 1_000_000], 0), None).is_ok()
+    });
+    assert!(fills.count() > 5);
+    engine.mark(engine.hash(&[7]));
+    collect(&mut mover);
+    let mut is_there = |i| {
+        let found = engine.get(&mut context, TIMES, &put(&[i], &[], 0));
+        found.is_ok_and(|found| found.status == Status::Ok)
+    };
+    let left: Vec<_> = (0..30u8).filter(|i| is_there(*i)).collect();
+    assert!(left.contains(&7) && left.len() < 5, "a few keys share its bit: {left:?}");
+    let report = engine.store.check();
+    assert!(report.is_sound(), "{:?}", report.problems);
+}
+
 #[test]
 fn the_sweep_takes_what_expired_and_nothing_else() {
     for slots in [SlotKind::Inline64, SlotKind::Pointer16] {

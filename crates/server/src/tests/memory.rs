@@ -105,6 +105,65 @@ fn eviction_makes_room_for_every_write() {
     }
 }
 
+/// Draws lengths of 64 bytes to so many doublings of that, as many of each doubling.
+fn lengths(seed: u64, doublings: u32) -> impl Iterator<Item = usize> {
+    let mut random = seed;
+    std::iter::repeat_with(move || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let least = 64 << (random >> 33) % u64::from(doublings);
+        (least + (random >> 40) % least) as usize
+    })
+}
+
+/// Each worker, and the maintenance thread, has a segment open for each size, and so they had all segments of
+/// a small memory open, with little in each. Eviction gave nothing back, and writes were refused.
+#[test]
+fn eviction_makes_room_for_values_of_all_sizes() {
+    for (doublings, writes) in [(14, 400), (10, 2000)] {
+        let (server, _) = start(|options| {
+            options.memory = 32 << 20;
+            options.eviction = Eviction::Lru;
+            options.expected_items = 1000;
+            options.workers = 2;
+        });
+        let address = &server.addresses()[0];
+        let write = |number: u64| {
+            let mut raw = Raw::connect(address);
+            for (i, len) in (0..writes).zip(lengths(number, doublings)) {
+                let key = [number, i].map(u64::to_le_bytes).concat();
+                let status = raw.put(&key, &vec![1; len]).status;
+                assert_eq!(status, Status::Ok, "write {i} of {number}: {:?}", server.stats());
+                assert_eq!(raw.get(&key).value.len(), len, "the newest is there");
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| write(1));
+            scope.spawn(|| write(2));
+        });
+        let stats = server.stats();
+        assert!(stats.evicted > writes && stats.memory_used <= stats.memory_limit, "{stats:?}");
+    }
+}
+
+#[test]
+fn deletes_make_room_again_for_values_of_other_sizes() {
+    let (server, _) = start(|options| {
+        options.memory = 32 << 20;
+        options.expected_items = 1000;
+        options.workers = 2;
+    });
+    let mut raws = [(); 2].map(|()| Raw::connect(&server.addresses()[0]));
+    let mut put = |i: u64, len| raws[i as usize % 2].put(&i.to_le_bytes(), &vec![1; len]).status;
+    let stored = (0..).zip(lengths(1, 10)).take_while(|&(i, len)| put(i, len) == Status::Ok).count();
+    let mut raw = Raw::connect(&server.addresses()[0]);
+    for i in 0..stored as u64 {
+        assert_eq!(raw.delete(&i.to_le_bytes()).status, Status::Ok);
+    }
+    for i in 0..20 {
+        assert_eq!(put(i, 600_000), Status::Ok, "write {i}: {:?}", server.stats());
+    }
+}
+
 #[test]
 fn hints_set_the_clock_bits_of_what_was_read() {
     let (server, _) = start(|options| options.eviction = Eviction::Lru);

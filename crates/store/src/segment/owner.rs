@@ -21,6 +21,9 @@ use super::reader::{Line, bytes_of, line_sum, line_words};
 use crate::object::layout::GENERATION_MAX;
 use crate::options::StoreFull;
 
+/// So many claims for copies, and none for a new entry between them, gained nothing.
+const MOVES_IN_VAIN: u32 = 4;
+
 /// A writer's request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ClaimKind {
@@ -90,6 +93,8 @@ pub(crate) struct Ledger {
     next_block: u32,
     /// Whether a claim failed since a segment was last freed.
     pub pressed: bool,
+    /// Claims for copies since the last one for a new entry.
+    pub moves: u32,
     /// The number of segments and runs freed.
     pub releases: u64,
     /// Whether the last of the reserve is kept, since an adopted arena has not yet given anything back.
@@ -142,6 +147,7 @@ impl Ledger {
             huge,
             next_block: 0,
             pressed: false,
+            moves: 0,
             releases: 0,
             guarded: false,
             guarded_until: None,
@@ -151,6 +157,13 @@ impl Ledger {
     /// Segments that writes may still take, as far as the arena allows.
     pub(crate) fn claimable(&self) -> u32 {
         self.free.total().saturating_sub(self.credit)
+    }
+
+    /// Whether writes find no memory, and collection does not make any: none is on its way, or copies took
+    /// again what it gave back.
+    pub(crate) fn is_stuck(&self) -> bool {
+        let returning = !self.dead.is_empty() || !self.quarantine.is_empty();
+        self.pressed && (!returning || self.moves >= MOVES_IN_VAIN)
     }
 
     /// The least claim csn of all uses that may hold superseded entries, except one segment or run.
@@ -175,6 +188,7 @@ impl Ledger {
         let first = *claimed.as_ref().inspect_err(|_| self.pressed = true).map_err(|full| *full)?;
         let run = if let ClaimKind::Run { segments } = want { segments } else { 1 };
         self.claims += 1;
+        self.moves = if lane == Lane::Write { 0 } else { self.moves + 1 };
         if matches!(want, ClaimKind::Shared { .. }) {
             self.ages.insert((claim_csn, first));
         }

@@ -8,6 +8,7 @@
 //!     zero while sealed returns so, and its caller reports the segment dead. No other caller does, and none
 //!     twice.
 
+use crate::class::SEGMENT_UNITS;
 use crate::sync::Counter;
 
 const ENTRY: u64 = 1 << 24;
@@ -16,8 +17,12 @@ const SEALED: u64 = 1 << 63;
 
 const _: () = {
     assert!(crate::object::layout::ENTRY_MAX as u64 / 64 + 1 < ENTRY, "live lines have 24 bits");
-    assert!((crate::class::SEGMENT_UNITS as u64) < PENDING / ENTRY, "entries have 16 bits");
+    assert!((SEGMENT_UNITS as u64) < PENDING / ENTRY, "entries have 16 bits");
 };
+
+/// So many entries are few. More than these are small ones: there is much to lose, and little to gain, where
+/// they are evicted to free their segment.
+const FEW: u64 = 64;
 
 /// The tally of one segment; of a run, that of its head.
 #[derive(Debug, Default)]
@@ -32,6 +37,18 @@ pub(crate) struct Load {
     pub entries: u64,
     /// Drafts in the making.
     pub pending: u64,
+}
+
+impl Load {
+    /// Whether nothing is alive, or may soon be.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.units + self.pending == 0
+    }
+
+    /// Whether few entries are alive in a segment, on less than half of it, and none may soon be.
+    pub(crate) fn is_little(&self) -> bool {
+        self.pending == 0 && self.entries <= FEW && self.units < SEGMENT_UNITS as u64 / 2
+    }
 }
 
 impl Tally {

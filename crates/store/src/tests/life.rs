@@ -269,6 +269,34 @@ fn rooms_of_dropped_drafts_are_used_again() {
     assert_sound(&store);
 }
 
+/// A writer that finds no segment cannot seal those of another, and one that rests does not know of it.
+#[test]
+fn all_writers_seal_what_holds_little_when_one_finds_no_segment() {
+    for evicts in [false, true] {
+        let store = store(16, StoreOptions { streams: 3, evicts, ..StoreOptions::default() });
+        let [mut one, mut other, mut mover] = [0, 1, 2].map(|stream| store.writer(stream));
+        let mut small = Vec::new();
+        for (csn, len) in (1..).zip([64, 1 << 10, 1 << 14, 1 << 17]) {
+            small.push(put(&mut other, csn, b"small", &vec![1; len]).expect("room"));
+        }
+        let draft = mover.draft_kept(b"copy", b"value", EntryMeta::PUT).expect("room");
+        mover.finish(draft, Csn(5));
+        let large = |one: &mut _, csn| put(one, csn, b"large", &vec![1; 600_000]);
+        let count = (10..).take_while(|&csn| large(&mut one, csn).is_ok()).count();
+        assert_eq!((count, store.counters().active), (8, 5));
+        small.into_iter().for_each(|(at, csn)| assert!(store.supersede(at, csn)));
+        let mut collector = Collector::new(store.clone());
+        assert_eq!(collector.next_work(Nanos(0), 8), Work::Idle(None));
+        [&mut one, &mut other, &mut mover].into_iter().for_each(Writer::seal_old);
+        // What collection filled is taken apart again only where it can be evicted.
+        let StoreCounters { active, quarantined, .. } = (collector.free(Nanos(0)), store.counters()).1;
+        assert_eq!((active, quarantined), (u32::from(!evicts), 4));
+        assert_eq!(collector.free(QUARANTINE), Work::Again);
+        large(&mut one, 100).expect("room");
+        assert_sound(&store);
+    }
+}
+
 #[test]
 fn a_move_keeps_everything_but_its_position() {
     let store = store(8, StoreOptions::default());
