@@ -99,6 +99,8 @@ const SPARES: u32 = 2;
 
 /// Memory of so few segments that writes wait for collection, and for longer than clients wait.
 pub const TIGHT: u64 = 16 << 20;
+/// The memory of a server that evicts.
+const EVICTS: u64 = 20 << 20;
 
 /// Half a percent, in parts of a million: half of the drift between any two clocks that a lease allows for.
 const DRIFT_MOST: u64 = 5_000;
@@ -169,6 +171,7 @@ impl Plan {
         let timing = if replicated { draw_timing(chance) } else { QUICK };
         let mut load = Load::draw(chance);
         load.expires |= scenario.dates;
+        load.evicts = scenario.evicts;
         let mut plan = Plan {
             clients,
             idle: Vec::new(),
@@ -207,6 +210,10 @@ impl Plan {
         plan.tastes = (0..clients).map(|_| chance.draw()).collect();
         plan.faults = strength.draw(Machines { servers, clients }, SAFETY, chance);
         (plan.keep, plan.kept_share) = draw_kept(chance);
+        if scenario.evicts && plan.is_calm() {
+            // Servers know for as long as clients ask.
+            (plan.keep, plan.load.patient) = (KEEP, true);
+        }
         if scenario.durable {
             plan.disk = Some(DiskPlan::draw(scenario.loses, chance));
         }
@@ -247,6 +254,7 @@ fn draw_clock(scenario: &Scenario, chance: &mut SplitMix64) -> Drift {
 fn draw_memory(scenario: &Scenario, chance: &mut SplitMix64) -> u64 {
     let operated = scenario.is_operated();
     match chance.once_in(3) {
+        _ if scenario.evicts => EVICTS,
         // Each term begins segments of its own: with few of them, terms as short as those of leaders that
         // hand over wait for collection.
         true if !operated => TIGHT,
@@ -259,6 +267,7 @@ fn draw_memory(scenario: &Scenario, chance: &mut SplitMix64) -> u64 {
 /// Draws how many keys there are.
 fn draw_keys(load: &Load, chance: &mut SplitMix64) -> u32 {
     1 + match load.fills {
+        _ if load.evicts => 60 + chance.below(100) as u32,
         true => FILLED + chance.below(300) as u32,
         false if chance.once_in(4) => chance.below(200) as u32,
         false => chance.below(8) as u32,

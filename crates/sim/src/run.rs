@@ -13,7 +13,7 @@ use longarm_fabric::sim::Sim;
 use longarm_history::Operation;
 use longarm_index::hash::SlotKind;
 use longarm_memory::recycling;
-use longarm_server::ServerOptions;
+use longarm_server::{Eviction, ServerOptions};
 
 use crate::faults::{Fault, What, calendars_apart};
 use crate::judge::Judge;
@@ -534,6 +534,7 @@ fn options(plan: &Plan, notes: &Notes) -> ServerOptions {
         memory: plan.memory,
         slots: if plan.inline { SlotKind::Inline64 } else { SlotKind::Pointer16 },
         discipline: plan.discipline,
+        eviction: if plan.load.evicts { Eviction::Lru } else { Eviction::None },
         expected_items: plan.load.expected,
         spin: Duration::ZERO,
         keep_sessions: plan.keep,

@@ -55,6 +55,8 @@ pub struct Scenario {
     pub lone: bool,
     /// With scans: clients make backups.
     pub backs_up: bool,
+    /// A server alone has less memory than clients write, and evicts.
+    pub evicts: bool,
     /// Servers keep their data on disks whose syncs take their time. They lose their power where replicas
     /// crash, a group also all at once, and come back with what their disks have.
     pub durable: bool,
@@ -94,6 +96,7 @@ impl Scenario {
         narrow: false,
         lone: false,
         backs_up: false,
+        evicts: false,
         durable: false,
         persistent: false,
         rots: false,
@@ -341,6 +344,13 @@ pub const SCENARIOS: &[Scenario] = &[
         scans: true,
         ..Scenario::ALL
     },
+    Scenario {
+        name: "evicts",
+        about: "a server that has less memory than clients write evicts, in a steady network",
+        evicts: true,
+        ..Scenario::CALM
+    },
+    Scenario { name: "evicts-all", about: "that, and everything at once", evicts: true, ..Scenario::ALL },
     Scenario {
         name: "durable",
         about: "a server that keeps its data acknowledges from disk, and loses its power",

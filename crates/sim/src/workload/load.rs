@@ -49,6 +49,10 @@ pub struct Load {
     pub lone: bool,
     /// Whether clients make backups, too. They scan.
     pub backs_up: bool,
+    /// Whether servers evict: any value may be gone at any time.
+    pub evicts: bool,
+    /// Whether clients wait for as long as a write may wait for memory, and take no refusal.
+    pub patient: bool,
     /// Where clients scan: the names of all keys, in their order. Keys are numbered by it.
     pub names: Option<Arc<[Vec<u8>]>>,
 }
@@ -60,6 +64,8 @@ pub enum Kind {
     Plain,
     /// Values that may expire.
     Expiring,
+    /// The same, where any value may be gone at any time.
+    Evicted,
     /// A number, which clients increment.
     Counter,
 }
@@ -81,6 +87,8 @@ impl Load {
             hostile: chance.once_in(6),
             lone: false,
             backs_up: false,
+            evicts: false,
+            patient: false,
             names: None,
         }
     }
@@ -102,8 +110,9 @@ impl Load {
     /// The kind of a key.
     pub fn kind(&self, key: u32) -> Kind {
         match key % 4 {
-            1 if self.counts => Kind::Counter,
+            1 if self.counts && !self.evicts => Kind::Counter,
             2 if self.expires => Kind::Expiring,
+            _ if self.evicts => Kind::Evicted,
             _ => Kind::Plain,
         }
     }

@@ -26,6 +26,8 @@ pub use scan::{inspect_all, scan_all};
 
 /// The bound on one operation, which is short, so that faults leave some operations in doubt.
 const TIMEOUT: Duration = Duration::from_millis(200);
+/// The same where a server evicts and nothing goes wrong: longer than a write may wait for memory.
+const PATIENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The bound on one operation of the last look, when all is healed: a group may have to elect a leader first.
 const PATIENCE: Nanos = Nanos::from_millis(2_000);
 /// The number of places that a client remembers. It is greater than most numbers of keys, so that clients
@@ -98,13 +100,15 @@ impl Worker {
     /// Works until all operations are done. Panics if a GET finds bytes that no client can have written.
     pub fn run(self, sim: &Sim, topology: Topology) {
         let several = topology.groups().len() > 1;
-        let mut client = client_of(sim, topology, scan_side(self.number));
+        let timeout = if self.load.patient { PATIENT_TIMEOUT } else { TIMEOUT };
+        let mut client = client_of(sim, topology, scan_side(self.number), timeout);
         // A group that no replica leads must not hold up the others.
         if !several {
             open_all(&mut client);
         }
         let seen = vec![[None; 2]; self.keys as usize];
         let mut work = AtWork { worker: self, client, seen, begun: 0, scans: 0 };
+        work.worker.noted.borrow_mut().evicts = work.worker.load.evicts;
         if work.worker.load.fills {
             work.fill();
         }
@@ -184,7 +188,10 @@ impl AtWork {
     /// A value that no client has written. It takes an operation number of its own, so that each write has
     /// one.
     fn new_value(&mut self, longest: u64) -> Value {
-        let new = values::new(self.worker.number, self.begun, longest, &mut self.worker.chance);
+        let new = match self.worker.load.evicts {
+            true => values::large(self.worker.number, self.begun, &mut self.worker.chance),
+            false => values::new(self.worker.number, self.begun, longest, &mut self.worker.chance),
+        };
         self.begun += 1;
         new
     }
@@ -207,7 +214,7 @@ impl AtWork {
         let action = match (chance.below(6), seen) {
             (0..3, _) => Invocation::Put(new),
             (3, _) => Invocation::Delete,
-            (4, Some((expected, _))) if !expires => Invocation::Replace { expected, new },
+            (4, Some((expected, _))) if kind == Kind::Plain => Invocation::Replace { expected, new },
             _ => Invocation::PutIfAbsent(new),
         };
         Deed::Write(action, ttl)
@@ -329,8 +336,9 @@ impl AtWork {
             | Error::Contended(_)
             | Error::NoPage(_)
             | Error::SnapshotGone(_)
-            | Error::Full
-            | Error::OutOfMemory => {}
+            | Error::Full => {}
+            // A server that evicts takes every write.
+            Error::OutOfMemory if !self.worker.load.patient => {}
             Error::Crowded if self.worker.load.hostile => {}
             // The only replica that keeps an index may be down.
             Error::NotOrdered if self.worker.load.lone => {}
@@ -370,7 +378,7 @@ impl AtWork {
         let mut noted = self.worker.noted.borrow_mut();
         match load.kind(key) {
             Kind::Plain => noted.plain.push(operation),
-            Kind::Expiring => noted.expiring.push(operation),
+            Kind::Expiring | Kind::Evicted => noted.expiring.push(operation),
             Kind::Counter if !there => {
                 noted.counts.push(Count {
                     client,
@@ -421,7 +429,7 @@ impl Seen {
             .map_or(OperationOutcome::Absent, |(bytes, _)| OperationOutcome::Found(values::read(key, bytes)));
         let version = found.map(|found| found.1);
         let operation = Operation { client, key, action: Invocation::Get, outcome, call, end, version };
-        if load.kind(key) == Kind::Expiring {
+        if load.kind(key) != Kind::Plain {
             noted.expiring.push(Operation { version: None, ..operation });
             return None;
         }
@@ -450,10 +458,15 @@ fn scan_side(number: u32) -> Option<Side> {
     [None, Some(Side::Server), Some(Side::Client)][number as usize % 3]
 }
 
-fn client_of(sim: &Sim, topology: Topology, scan_side: Option<Side>) -> ClusterClient<Sim> {
+fn client_of(
+    sim: &Sim,
+    topology: Topology,
+    scan_side: Option<Side>,
+    timeout: Duration,
+) -> ClusterClient<Sim> {
     let options = Options {
         scan_side,
-        timeout: TIMEOUT,
+        timeout,
         connect_timeout: TIMEOUT,
         spin: Duration::ZERO,
         cache: Some(REMEMBERED),
@@ -482,7 +495,7 @@ pub fn look_at_all(
     load: &Load,
     noted: &RefCell<Noted>,
 ) -> Result<Looks, Error> {
-    let mut client = client_of(sim, topology, None);
+    let mut client = client_of(sim, topology, None, TIMEOUT);
     open_all(&mut client);
     let (mut looks, all) = (Vec::new(), (0..keys).collect::<Vec<u32>>());
     for keys in all.chunks(AT_ONCE) {

@@ -26,6 +26,8 @@ pub struct Noted {
     /// Operations on keys whose values may expire. They are noted without versions, as a new expiry makes a
     /// new one.
     pub expiring: Vec<Operation>,
+    /// Whether any of these values may be gone at any time, as the server evicts.
+    pub evicts: bool,
     /// The times at which clients said that these values expire.
     pub lives: Vec<Life>,
     /// Operations on counters.
@@ -121,7 +123,8 @@ impl Noted {
                 return Some(format!("{rule}\n  {operation}"));
             }
         }
-        operations.extend(lives.iter().filter_map(|life| expiry(life, early)));
+        let ends = |life: &&Life| if self.evicts { eviction(life) } else { expiry(life, early) };
+        operations.extend(lives.iter().filter_map(ends));
         operations.sort_by_key(|operation| (operation.call, operation.end, operation.client));
         let judged = sweep::judge(&operations).and_then(|()| zones::judge(&operations));
         judged.err().map(|violation| format!("of a key that expires: {violation}"))
@@ -130,9 +133,17 @@ impl Noted {
 
 /// The expiry of an item, as a removal in doubt, which may have been at any time from the earliest one on.
 fn expiry(life: &Life, early: Nanos) -> Option<Operation> {
-    let soonest = (life.call + life.ttl?).since(AROUND + early);
+    Some(removal(life, (life.call + life.ttl?).since(AROUND + early)))
+}
+
+/// The eviction of an item, or its expiry: a removal in doubt, at any time since it was written.
+fn eviction(life: &Life) -> Option<Operation> {
+    life.value.map(|_| removal(life, life.call))
+}
+
+fn removal(life: &Life, soonest: Nanos) -> Operation {
     let (client, key, action, outcome) = (NOBODY, life.key, Invocation::Delete, OperationOutcome::InDoubt);
-    Some(Operation { client, key, action, outcome, call: soonest, end: NEVER, version: None })
+    Operation { client, key, action, outcome, call: soonest, end: NEVER, version: None }
 }
 
 /// Whether a value was found that was to be gone by then, though no client gave it more time.

@@ -16,6 +16,11 @@ pub(super) fn new(client: u32, operation: u32, longest: u64, chance: &mut SplitM
     Value(u64::from(client) << 32 | length << LENGTH | u64::from(operation))
 }
 
+/// The same of 16 to 512 KiB: a hundred are more than a small memory holds.
+pub(super) fn large(client: u32, operation: u32, chance: &mut SplitMix64) -> Value {
+    Value(u64::from(client) << 32 | (11 + chance.below(5)) << LENGTH | u64::from(operation))
+}
+
 fn len_of(value: u64) -> usize {
     let least = 1 << (value >> LENGTH & 0x1F);
     (WORD * (least + SplitMix64::new(value).below(least))) as usize
