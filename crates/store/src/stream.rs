@@ -20,8 +20,6 @@ pub(crate) struct OpenSegment {
     pub tail: u32,
     /// Rooms of dropped drafts.
     pub spare: Vec<u64>,
-    /// Whether collection fills it.
-    pub moves: bool,
 }
 
 impl OpenSegment {

@@ -168,7 +168,7 @@ impl<M: OwnedWords> Writer<M> {
     /// Seals every open segment, so that collection may have them.
     pub fn seal_all(&mut self) {
         self.take_returns();
-        self.seal_if(|_| true);
+        self.seal_if(|_, _| true);
     }
 
     /// Seals the open segments that hold the watermark down, or that hold little, where collection asks for
@@ -181,25 +181,28 @@ impl<M: OwnedWords> Writer<M> {
         if before > self.sealed_before {
             self.sealed_before = before;
             let store = self.store.clone();
-            self.seal_if(|open| store.claim_csn(open.segment).0 < before);
+            self.seal_if(|_, open| store.claim_csn(open.segment).0 < before);
         }
         let asked = self.store.asked_for_little();
         if asked > self.sealed_little {
             self.sealed_little = asked;
             let store = self.store.clone();
-            self.seal_if(|open| {
+            self.seal_if(|lane, open| {
                 let load = store.tallies[open.segment as usize].load();
                 // Moves that took such a segment apart again would use up the reserve, and gain nothing.
-                if open.moves && !store.options.evicts { load.is_empty() } else { load.is_little() }
+                if lane == Lane::Move && !store.options.evicts { load.is_empty() } else { load.is_little() }
             });
         }
     }
 
     #[cold]
-    fn seal_if(&mut self, is_due: impl Fn(&OpenSegment) -> bool) {
+    fn seal_if(&mut self, is_due: impl Fn(Lane, &OpenSegment) -> bool) {
         for lane in [Lane::Write, Lane::Move] {
             for class in 0..CLASSES {
-                if self.state().lanes[lane as usize].by_class[class].as_ref().is_some_and(&is_due) {
+                if self.state().lanes[lane as usize].by_class[class]
+                    .as_ref()
+                    .is_some_and(|open| is_due(lane, open))
+                {
                     self.seal(lane, class);
                 }
             }
@@ -276,7 +279,6 @@ impl<M: OwnedWords> Writer<M> {
                     stride,
                     tail: 0,
                     spare: Vec::new(),
-                    moves: lane == Lane::Move,
                 });
                 Ok(self.take_room(lane, class))
             }

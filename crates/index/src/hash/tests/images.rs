@@ -17,6 +17,8 @@ const KINDS: [(SlotKind, u64); 2] = [(SlotKind::Inline64, 20 << 10), (SlotKind::
 const ALL: usize = 1 << 16;
 const DRAWN: usize = 1 << 12;
 
+type Index = Owner<Arc<Journal>, Arc<Book>>;
+
 /// A bed over persistent memory, with what each key was acknowledged as, and when.
 struct Persistent {
     bed: Bed<Journal>,
@@ -112,15 +114,49 @@ impl Persistent {
         seen
     }
 
+    /// The index over memory that was left so.
+    fn reopen(&self, memory: &Arc<Journal>, geometry: Geometry) -> Result<(Index, Reopened), ReopenError> {
+        let (entries, sums) = (self.bed.book.clone(), self.bed.sums.clone());
+        let budget = Arc::new(Budget::new(memory.bytes()));
+        let (options, used) = (self.bed.owner.options, memory.bytes());
+        Owner::reopen(memory.clone(), entries, sums, budget, options, geometry, used, |_| ())
+    }
+
+    /// Puts a key that was not there into a reopened index.
+    fn insert(&self, owner: &Index, key: &[u8], csn: Csn) -> Result<(), NoRoom> {
+        let entry = EntryRef { offset: csn.0 * 64, len: 64 };
+        self.bed.book.entries.lock().expect("book").insert(entry.offset, (csn, key.to_vec()));
+        let hash = owner.hasher().hash(key);
+        let record = Record::Entry { csn, entry, hash, expiry: UnixMillis::NEVER };
+        owner.read().lock(hash).insert(&record)
+    }
+
+    /// Another pair gets a group that went back as the index was reopened, and keeps what it has there when
+    /// power is lost again.
+    fn takes_what_went_back(&self, bytes: &[u8], geometry: Geometry, keys: &[Vec<u8>]) {
+        let memory = Arc::new(Journal::of(bytes));
+        let reopen = |memory: &Arc<Journal>| self.reopen(memory, geometry).expect("no damage").0;
+        let owner = reopen(&memory);
+        for (i, key) in (0..).zip(keys) {
+            self.insert(&owner, key, Csn((1 << 21) + i)).expect("a group for the pair");
+        }
+        memory.images(memory.now(), LINE).visit(ALL, DRAWN, 1, |bytes| {
+            let again = reopen(&Arc::new(Journal::of(bytes)));
+            for key in keys {
+                assert!(
+                    again.read().lock(self.bed.hash(key)).find(key).is_some(),
+                    "{key:?} was acknowledged"
+                );
+            }
+        });
+    }
+
     fn check_image(&self, image: &Image<'_>, all: &mut Reopened) {
         let Image { moment, bytes, geometry, allowed } = *image;
         let memory = Arc::new(Journal::of(bytes));
         let reopen = || {
-            let (entries, sums) = (self.bed.book.clone(), self.bed.sums.clone());
-            let budget = Arc::new(Budget::new(memory.bytes()));
-            let (options, used) = (self.bed.owner.options, memory.bytes());
-            Owner::reopen(memory.clone(), entries, sums, budget, options, geometry, used, |_| ())
-                .unwrap_or_else(|error| panic!("moment {moment}: {error}"))
+            let opened = self.reopen(&memory, geometry);
+            opened.unwrap_or_else(|error| panic!("moment {moment}: {error}"))
         };
         let (owner, report) = reopen();
         let checked = verify(&*memory, &geometry, &self.bed.sums, 0, |record| self.bed.known_hash(record));
@@ -150,13 +186,9 @@ impl Persistent {
         );
         // It is an index like any other.
         let key = b"after".to_vec();
-        let csn = Csn(1 << 20);
-        let entry = EntryRef { offset: csn.0 * 64, len: 64 };
-        self.bed.book.entries.lock().expect("book").insert(entry.offset, (csn, key.clone()));
         let hash = owner.hasher().hash(&key);
-        let record = Record::Entry { csn, entry, hash, expiry: UnixMillis::NEVER };
+        let stored = self.insert(&owner, &key, Csn(1 << 20));
         let index = owner.read();
-        let stored = index.lock(hash).insert(&record);
         assert!(stored == Ok(()) || geometry.live().count() > 1 || owner.is_tight(hash), "{stored:?}");
         if stored.is_ok() {
             assert!(index.lock(hash).find(&key).is_some());
@@ -164,34 +196,7 @@ impl Persistent {
     }
 }
 
-/// Another pair gets a group that went back as the index was reopened, and keeps what it has there when power
-/// is lost again.
-fn takes_what_went_back(persistent: &Persistent, bytes: &[u8], geometry: Geometry, keys: &[Vec<u8>]) {
-    let memory = Arc::new(Journal::of(bytes));
-    let bed = &persistent.bed;
-    let reopen = |memory: Arc<Journal>| {
-        let budget = Arc::new(Budget::new(memory.bytes()));
-        let (book, sums, used) = (bed.book.clone(), bed.sums.clone(), memory.bytes());
-        let options = bed.owner.options;
-        Owner::reopen(memory, book, sums, budget, options, geometry, used, |_| ()).expect("no damage").0
-    };
-    let owner = reopen(memory.clone());
-    for (i, key) in keys.iter().enumerate() {
-        let (csn, hash) = (Csn((1 << 21) + i as u64), bed.hash(key));
-        let entry = EntryRef { offset: csn.0 * 64, len: 64 };
-        bed.book.entries.lock().expect("book").insert(entry.offset, (csn, key.clone()));
-        let record = Record::Entry { csn, entry, hash, expiry: UnixMillis::NEVER };
-        owner.read().lock(hash).insert(&record).expect("a group for the pair");
-    }
-    memory.images(memory.now(), LINE).visit(ALL, DRAWN, 1, |bytes| {
-        let again = reopen(Arc::new(Journal::of(bytes)));
-        for key in keys {
-            assert!(again.read().lock(bed.hash(key)).find(key).is_some(), "{key:?} was acknowledged");
-        }
-    });
-}
-
-fn extended(owner: &Owner<Arc<Journal>, Arc<Book>>) -> u64 {
+fn extended(owner: &Index) -> u64 {
     let state = owner.state.read().expect("state");
     // Relaxed: one thread.
     state.live.iter().map(|live| live.extended.load(Ordering::Relaxed)).sum()
@@ -263,7 +268,7 @@ fn a_group_that_went_back_at_the_start_is_another_pair_s_for_good() {
         for moment in persistent.bed.memory.before_fences(from) {
             persistent.bed.memory.images(moment, LINE).visit(ALL, DRAWN, 1, |bytes| {
                 images += 1;
-                takes_what_went_back(&persistent, bytes, geometry, &others);
+                persistent.takes_what_went_back(bytes, geometry, &others);
             });
         }
         assert!(images > 1, "{images}");
@@ -329,15 +334,11 @@ fn memory_that_no_loss_of_power_leaves_is_refused_and_named() {
     for (slots, room) in KINDS {
         let mut persistent = persistent(room, slots);
         persistent.put(b"k");
-        let (table, book) = (persistent.bed.owner.newest(), persistent.bed.book.clone());
+        let table = persistent.bed.owner.newest();
         let (pair, _) = table.home(persistent.bed.hash(b"k"));
         let memory = persistent.bed.memory.clone();
         let reopen = |geometry: Geometry| {
-            let (sums, budget) = (persistent.bed.sums.clone(), Arc::new(Budget::new(memory.bytes())));
-            let options = persistent.bed.owner.options;
-            let (entries, used) = (book.clone(), memory.bytes());
-            let opened =
-                Owner::reopen(memory.clone(), entries, sums, budget, options, geometry, used, |_| ());
+            let opened = persistent.reopen(&memory, geometry);
             opened.map(|(owner, _)| owner.items()).map_err(|error| error.to_string())
         };
         let geometry = persistent.bed.owner.geometry();
