@@ -313,6 +313,7 @@ impl<Q: QueuePair> Maintenance<Q> {
         let percent = self.worth_collecting();
         let engine = &self.shared.core.engine;
         engine.deletes().iter().for_each(|deletes| deletes.note_some());
+        self.context.writer.seal_old();
         let sweeps = self.sweep(times.now);
         let hurries = leaves_less_than(&self.shared.core.engine.budget, HURRY_SHARE);
         if let Some(group) = &mut self.group {
@@ -375,7 +376,6 @@ impl<Q: QueuePair> Maintenance<Q> {
     /// emptied.
     fn sweep(&mut self, now: Nanos) -> bool {
         let engine = &self.shared.core.engine;
-        self.context.writer.seal_old();
         let Commit::Replicated(group) = &engine.commit else { return false };
         let (tombstones, outcomes) = group.kept_bytes();
         let kept = Kept {

@@ -120,7 +120,8 @@ impl Run {
     fn new(plan: Plan, notes: Notes) -> Run {
         let (world, sim) = (World::new(plan.seed), Sim::new(plan.weather));
         world.preempt(plan.preempts.then_some(plan.seed));
-        let (noted, done) = (Rc::default(), Rc::default());
+        let noted = Noted { evicts: plan.load.evicts, ..Noted::default() };
+        let (noted, done) = (Rc::new(RefCell::new(noted)), Rc::default());
         let fsync = Duration::from_nanos(plan.fsync.0);
         let options = options(&plan, &notes);
         let size = ClusterSize { servers: plan.servers, founders: plan.founders, groups: plan.groups };

@@ -108,7 +108,6 @@ impl Worker {
         }
         let seen = vec![[None; 2]; self.keys as usize];
         let mut work = AtWork { worker: self, client, seen, begun: 0, scans: 0 };
-        work.worker.noted.borrow_mut().evicts = work.worker.load.evicts;
         if work.worker.load.fills {
             work.fill();
         }
