@@ -241,7 +241,7 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("ScanAppliedBound", Sim("group-scans-narrow", 0)),
     ("CommitLate", Sim("group-scans-narrow", 0)),
     ("TreeByFloor", Sim("group-scans-narrow", 0)),
-    ("TreeDropMarker", Sim("group-scans-narrow", 370)),
+    ("TreeDropMarker", Sim("group-scans-moves", 0)),
     ("TreeForgetTail", Test("longarm-ordered", "tests::a_tree_goes_on_with_what_its_term_had_last")),
     ("ScanOldSample", Sim("group-scans-narrow", 180)),
     ("ScanSkipUnlanded", Sim("group-scans-moves", 0)),
