@@ -351,13 +351,15 @@ impl<Q: QueuePair> Link<Q> {
         self.welcome.group != 0
     }
 
-    /// How long a leader may do nothing that the client waits for, before the client looks for another
-    /// leader.
+    /// How long a server may do nothing that the client waits for, before the client looks whether it is there,
+    /// and for another leader if it is one.
     pub(crate) fn silence(&self) -> Nanos {
-        self.patience() + self.patience()
+        let silence = self.patience() + self.patience();
+        if self.in_group() { silence } else { silence.min(Nanos(REST_MAX.as_nanos() as u64)) }
     }
 
-    /// Since when the server has done nothing that the client waited for.
+    /// Since when the server has done nothing that the client waited for. Of a server alone: when the client
+    /// last looked for this reason, as reading the clock with each answer would cost time.
     pub(crate) fn heard(&self) -> Nanos {
         self.heard
     }

@@ -46,7 +46,7 @@ impl<T: Transport> Client<T> {
             self.go_on();
             // A leader that is gone answers nothing, and the caller may have no ticket left to wait for.
             if self.is_full()
-                && let Some(trouble) = self.lost_leader(now())
+                && let Some(trouble) = self.lost_server(now(), &deadline)
             {
                 self.recover(trouble, &deadline)?;
             }
@@ -64,8 +64,7 @@ impl<T: Transport> Client<T> {
             self.go_on();
         }
         while self.is_full() {
-            let waited = self.connected().and_then(|link| link.wait_a_little(deadline));
-            waited.or_else(|trouble| self.recover(trouble, deadline))?;
+            self.wait_for_room(deadline)?;
             self.go_on();
         }
         self.send(request, deadline)
@@ -113,10 +112,8 @@ impl<T: Transport> Client<T> {
                 }
                 Err(PostError::Full) => {
                     link.qp.ring();
-                    if link.pump() == 0
-                        && let Err(trouble) = link.wait_a_little(deadline)
-                    {
-                        self.recover(trouble, deadline)?;
+                    if link.pump() == 0 {
+                        self.wait_for_room(deadline)?;
                     }
                     self.collect();
                 }
@@ -131,6 +128,15 @@ impl<T: Transport> Client<T> {
         let since = self.link.as_ref().map_or(Csn::NONE, |link| link.seen);
         self.open.push_back(InFlight { operation, kind, message, deadline, since, abandoned: false });
         Ok(RequestId(operation))
+    }
+
+    /// Waits a little until there may be room for a request: in the server's ring, or among the open ones.
+    fn wait_for_room(&mut self, deadline: &Deadline) -> Result<(), Error> {
+        let waited = match self.lost_server(now(), deadline) {
+            Some(trouble) => Err(trouble),
+            None => self.connected().and_then(|link| link.wait_a_little(deadline)),
+        };
+        waited.or_else(|trouble| self.recover(trouble, deadline))
     }
 
     /// Begins a wait for a leader, unless one is under way.
@@ -262,10 +268,14 @@ impl<T: Transport> Client<T> {
             let open = self.open.iter_mut().find(|open| open.operation == ticket.0);
             return Err(open.expect("its deadline was looked at").abandon(self.options.timeout));
         }
-        if let Some(trouble) = self.lost_leader(time) {
+        if let Some(trouble) = self.lost_server(time, &Deadline::at(deadline)) {
             return self.await_recovery(trouble, deadline, ticket);
         }
         let link = self.link.as_mut().expect("not broken");
+        // The answer may have come while the client looked at the heartbeat.
+        if !link.answers.is_empty() {
+            return Ok(());
+        }
         // Nothing announces room for what is to be sent again.
         let most = if self.unsent.is_some() { PAUSE_SENDING } else { most };
         link.rest(most, |_| deadline);
@@ -284,21 +294,28 @@ impl<T: Transport> Client<T> {
     }
 
     /// Why no answer is to be expected over this connection, if it is broken, or its leader leads no more.
-    fn lost_leader(&mut self, time: Nanos) -> Option<Trouble> {
+    fn lost_server(&mut self, time: Nanos, deadline: &Deadline) -> Option<Trouble> {
         let broken = match &self.link {
             Some(link) => link.state().err(),
             None => Some("not connected".into()),
         };
-        broken.map(Trouble::Broken).or_else(|| self.doubts_leader(time))
+        broken.map(Trouble::Broken).or_else(|| self.doubts_server(time, deadline))
     }
 
-    /// Checks a leader that has been silent for long: without a lease it leads no more, or cannot.
-    fn doubts_leader(&mut self, time: Nanos) -> Option<Trouble> {
-        let link = self.link.as_mut().filter(|link| link.in_group())?;
+    /// Looks at the heartbeat of a server that has been silent for long. A leader without a lease leads no
+    /// more, or cannot. A server alone may take its time; but nothing may tell the client that the other end
+    /// of its connection is gone, except what it posts itself, and who waits for room posts nothing.
+    fn doubts_server(&mut self, time: Nanos, deadline: &Deadline) -> Option<Trouble> {
+        let link = self.link.as_mut()?;
         if time.since(link.heard()) <= link.silence() {
             return None;
         }
         link.listen();
+        if !link.in_group() {
+            // Whoever waits notices the deadline.
+            let looked = link.look_at_heartbeat(deadline);
+            return looked.err().filter(|trouble| !matches!(trouble, Trouble::Late));
+        }
         match link.look_at_heartbeat(&Deadline::at(time + link.silence())) {
             Err(Trouble::Late) => Some(Trouble::Broken("the leader shows no sign of life".into())),
             Err(trouble) => Some(trouble),

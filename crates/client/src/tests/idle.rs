@@ -11,7 +11,7 @@ use longarm_index::control::Heartbeat;
 use super::stalls::Stalls;
 use super::*;
 use crate::deadline::Deadline;
-use crate::{ClusterClient, Error, GroupAt, IN_FLIGHT_MAX, Topology, Write};
+use crate::{ClusterClient, Error, GroupAt, IN_FLIGHT_MAX, Reply, Topology, Write};
 
 const TIMEOUT: Duration = Duration::from_millis(300);
 /// Longer than the timeout and the lease.
@@ -150,6 +150,44 @@ fn a_client_goes_on_when_its_server_does_with_any_number_of_writes_in_doubt() {
         let sum = client.increment(key, 1).expect("goes on");
         assert_eq!(sum, 2 + doubted as i64, "each that was sent once, and none that was not, over {address}");
         client.submit(&Write::put(b"k", b"v")).expect("there is room");
+    }
+    stop(server);
+}
+
+/// A client learns within a moment that the other end of its connection is gone, though it only waits: for an
+/// answer, for a place among its open requests, or for room in the server's ring. Found by the simulator: who
+/// waited for room posted nothing, so nothing told it, and each of its operations took its whole timeout.
+#[test]
+fn a_client_that_waits_learns_that_its_connection_is_gone() {
+    let patient = Duration::from_secs(30);
+    let (server, shm, tcp) = serve(brief);
+    for address in [&shm, &tcp] {
+        // Requests that the server took, and that were not answered before it let the connection go.
+        for (most, bytes) in [(0, 8), (IN_FLIGHT_MAX, 8), (IN_FLIGHT_MAX, 60_000)] {
+            let what = format!("behind {most} of {bytes} B over {address}");
+            let stalls = Stalls::default();
+            let mut client = stalls.connect(address, Options { timeout: patient, ..options() });
+            let before = client.increment(b"count", 1).expect("increment");
+            stalls.begin();
+            client.options.timeout = Duration::from_millis(3);
+            for _ in 0..most {
+                let sent = client.submit(&Write::put(b"k", &vec![7; bytes]));
+                assert!(matches!(sent, Ok(_) | Err(Error::Unresponsive { .. })), "{sent:?} {what}");
+            }
+            client.options.timeout = patient;
+            let asked = (most == 0).then(|| client.submit(&Write::increment(b"count", 1)).expect("sent"));
+            stalls.let_go();
+            let begin = Instant::now();
+            let sum = match asked {
+                Some(ticket) => client.wait(ticket).map(|reply| match reply {
+                    Reply::Number(sum, _) => sum,
+                    other => panic!("{other:?}"),
+                }),
+                None => client.increment(b"count", 1),
+            };
+            assert_eq!(sum.expect(&what), before + 1, "{what}");
+            assert!(begin.elapsed() < patient / 2, "{:?} {what}", begin.elapsed());
+        }
     }
     stop(server);
 }

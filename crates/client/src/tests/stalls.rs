@@ -1,8 +1,9 @@
-//! A server that is away for a while, as its clients see it: no READ completes and no message arrives.
+//! A server that is away for a while, as its clients see it: no READ completes and no message arrives. Or it
+//! lets its connections go without a word, so that a client finds out by what it posts, and by nothing else.
 
 use std::sync::atomic::AtomicBool;
 
-use longarm_fabric::{Broken, Completions, Granted, Op, PostError, Ticket};
+use longarm_fabric::{Broken, Completion, Completions, Granted, Op, PostError, Ticket, WorkError};
 
 use super::*;
 
@@ -10,6 +11,8 @@ use super::*;
 #[derive(Clone, Default)]
 pub struct Stalls {
     away: Arc<AtomicBool>,
+    /// How often the server has let all connections go.
+    gone: Arc<AtomicU64>,
     /// How long the client is off its core after each send.
     slow: Duration,
 }
@@ -32,6 +35,18 @@ impl Stalls {
         self.away.store(false, Ordering::Relaxed);
     }
 
+    /// The server lets all connections go without a word, and is there for new ones.
+    pub fn let_go(&self) {
+        // Relaxed: as above.
+        self.gone.fetch_add(1, Ordering::Relaxed);
+        self.end();
+    }
+
+    fn gone(&self) -> u64 {
+        // Relaxed: as above.
+        self.gone.load(Ordering::Relaxed)
+    }
+
     fn away(&self) -> bool {
         // Relaxed: as above.
         self.away.load(Ordering::Relaxed)
@@ -40,7 +55,10 @@ impl Stalls {
     /// A client whose server is away as this flag says.
     pub fn connect(&self, address: &Address, options: Options) -> Client<impl Transport + use<>> {
         let stalls = self.clone();
-        let transport = Wrapping(move |inner| Stalled { inner, stalls: stalls.clone() });
+        let transport = Wrapping(move |inner| {
+            let born = stalls.gone();
+            Stalled { inner, stalls: stalls.clone(), born, lost: Lost::Unknown }
+        });
         Client::connect_over(transport, address, options).expect("connects")
     }
 }
@@ -49,10 +67,36 @@ impl Stalls {
 struct Stalled {
     inner: AnyQp,
     stalls: Stalls,
+    /// How often the server had let connections go before this one.
+    born: u64,
+    lost: Lost,
+}
+
+/// What the client knows of a connection that the server let go.
+#[derive(PartialEq, Eq)]
+enum Lost {
+    Unknown,
+    /// This request was sent since then, in vain.
+    Sent(Ticket),
+    Known,
+}
+
+impl Stalled {
+    fn is_gone(&self) -> bool {
+        self.stalls.gone() > self.born
+    }
+
+    fn is_silent(&self) -> bool {
+        self.stalls.away() || self.is_gone()
+    }
 }
 
 impl QueuePair for Stalled {
     fn post(&mut self, op: Op<'_>, ticket: Ticket) -> Result<(), PostError> {
+        if self.is_gone() {
+            self.lost = Lost::Sent(ticket);
+            return Ok(());
+        }
         let sends = matches!(op, Op::WriteImm { .. });
         self.inner.post(op, ticket)?;
         if sends && !self.stalls.slow.is_zero() {
@@ -65,16 +109,24 @@ impl QueuePair for Stalled {
         self.inner.ring();
     }
     fn poll(&mut self, done: &mut Completions) -> usize {
-        if self.stalls.away() { 0 } else { self.inner.poll(done) }
+        match self.lost {
+            Lost::Sent(ticket) => {
+                self.lost = Lost::Known;
+                done.push(Completion::Done(ticket, Err(WorkError::Flushed)));
+                1
+            }
+            _ if self.is_silent() => 0,
+            _ => self.inner.poll(done),
+        }
     }
     fn attend(&mut self, channel: &Channel) -> Result<(), SetupError> {
         self.inner.attend(channel)
     }
     fn ready(&mut self) -> bool {
-        !self.stalls.away() && self.inner.ready()
+        !self.is_silent() && self.inner.ready()
     }
     fn wait(&mut self, timeout: Duration) {
-        if self.stalls.away() { longarm_host::sleep(timeout) } else { self.inner.wait(timeout) }
+        if self.is_silent() { longarm_host::sleep(timeout) } else { self.inner.wait(timeout) }
     }
     fn landing(&self, at: u32, len: u32) -> &[u8] {
         self.inner.landing(at, len)
@@ -89,7 +141,10 @@ impl QueuePair for Stalled {
         self.inner.arm()
     }
     fn state(&self) -> Result<(), Broken> {
-        self.inner.state()
+        match self.lost {
+            Lost::Known => Err(Broken::PeerLost("nothing comes back".into())),
+            _ => self.inner.state(),
+        }
     }
     fn granted(&self) -> &[Granted] {
         self.inner.granted()
