@@ -263,7 +263,8 @@ impl<M: OwnedWords> std::fmt::Debug for Collector<M> {
 }
 
 impl<M: OwnedWords> Store<M> {
-    /// The sealed segment with the least live bytes, if they are under the share and no draft is left in it.
+    /// The sealed segment whose copies take the least, if that is under the share and no draft is left in it.
+    /// Where a few large entries fill a segment, copies of these would fill one again, with as much waste.
     fn victim(&self, now: Nanos, percent: u32) -> Option<SegmentCursor> {
         let most = SEGMENT_BYTES * percent as u64 / 100;
         let mut ledger = self.ledger.lock();
@@ -274,7 +275,8 @@ impl<M: OwnedWords> Store<M> {
             })
             .filter_map(|i| {
                 let load = self.tallies[i as usize].load();
-                (load.pending == 0 && load.units * LINE < most).then_some((load.units, i))
+                let copies = load.units_of_copies();
+                (load.pending == 0 && copies * LINE < most).then_some((copies, i))
             })
             .min()?;
         Some(SegmentCursor::begin(&mut ledger, segment))

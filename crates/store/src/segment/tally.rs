@@ -8,7 +8,7 @@
 //!     zero while sealed returns so, and its caller reports the segment dead. No other caller does, and none
 //!     twice.
 
-use crate::class::SEGMENT_UNITS;
+use crate::class::{SEGMENT_UNITS, SHARED_UNITS, class_of, stride_units};
 use crate::sync::Counter;
 
 const ENTRY: u64 = 1 << 24;
@@ -43,6 +43,15 @@ impl Load {
     /// Whether nothing is alive, or may soon be.
     pub(crate) fn is_empty(&self) -> bool {
         self.units + self.pending == 0
+    }
+
+    /// Cache lines that copies of the live entries take, if these are about equally long: whole rooms of their
+    /// class, which are up to half larger than large entries.
+    pub(crate) fn units_of_copies(&self) -> u64 {
+        match self.units.div_ceil(self.entries.max(1)) as u32 {
+            length @ 1..=SHARED_UNITS => self.entries * u64::from(stride_units(class_of(length))),
+            _ => self.units,
+        }
     }
 
     /// Whether few entries are alive in a segment, on less than half of it, and none may soon be.

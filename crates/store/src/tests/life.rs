@@ -269,6 +269,25 @@ fn rooms_of_dropped_drafts_are_used_again() {
     assert_sound(&store);
 }
 
+/// Copies take whole rooms, which are up to half larger than large entries. Found by the simulator: a server with two values of 360 KiB in each segment copied them over and over again once memory
+/// was short, and each segment that was freed went to the next copies, and never to a write.
+#[test]
+fn a_segment_that_copies_would_fill_again_is_left() {
+    let store = store(5, StoreOptions::default());
+    let mut writer = store.writer(0);
+    let written = |csn| put(&mut writer, csn, b"large", &vec![1; 360 << 10]).ok();
+    let places: Vec<_> = (1..).map_while(written).collect();
+    assert_eq!(places.len() % 2, 0, "segments of two each");
+    writer.seal_all();
+    let mut collector = Collector::new(store.clone());
+    assert_eq!(collector.next_work(Nanos(0), 95), Work::Idle(None));
+    // Half of a segment is worth it.
+    let (at, csn) = places[0];
+    assert!(store.supersede(at, csn));
+    let (place, csn) = places[1];
+    assert_eq!(collector.next_work(Nanos(1 << 40), 95), Work::Move { place, csn });
+}
+
 /// A writer that finds no segment cannot seal those of another, and one that rests does not know of it.
 #[test]
 fn all_writers_seal_what_holds_little_when_one_finds_no_segment() {
