@@ -351,8 +351,8 @@ impl<Q: QueuePair> Link<Q> {
         self.welcome.group != 0
     }
 
-    /// How long a server may do nothing that the client waits for, before the client looks whether it is there,
-    /// and for another leader if it is one.
+    /// How long a server may do nothing that the client waits for, before the client looks whether it is
+    /// there, and for another leader if it is one.
     pub(crate) fn silence(&self) -> Nanos {
         let silence = self.patience() + self.patience();
         if self.in_group() { silence } else { silence.min(Nanos(REST_MAX.as_nanos() as u64)) }

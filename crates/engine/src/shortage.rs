@@ -3,6 +3,9 @@
 //! How long a write waits is counted in the time that the maintenance thread had for its work, not by the
 //! clock. A machine that is suspended, or a process that is stopped, frees nothing meanwhile; a wait by the
 //! clock would be over before anything was tried.
+//!
+//! Writes that wait try again one after the other, and so may find that younger ones have taken what was
+//! freed. A write whose wait is half over insists: younger ones leave the next segment to it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,6 +19,8 @@ const EXHAUSTED_FOR: Nanos = Nanos::from_millis(10);
 const EPISODE: Nanos = Nanos::from_millis(1000);
 /// Within this time of work collection and eviction show a first gain, or there is none to be had.
 const FIRST_GAIN: Nanos = Nanos::from_millis(50);
+/// How long a write insists, after it last said so. A write that waits tries again each millisecond.
+const INSISTS_FOR: Nanos = Nanos::from_millis(5);
 /// The most that counts as work between two passes of the maintenance thread: a little more than its longest
 /// sleep.
 const WORK_MOST: Nanos = Nanos::from_millis(100);
@@ -32,6 +37,9 @@ pub struct Shortage {
     exhausted: AtomicU64,
     /// The time of work until now.
     worked: AtomicU64,
+    /// When a write last insisted, by the clock, and when the wait of that one ends, in time of work.
+    insisted: AtomicU64,
+    eldest: AtomicU64,
 }
 
 fn get(word: &AtomicU64) -> Nanos {
@@ -59,6 +67,23 @@ impl Shortage {
             return Short::Refused;
         }
         Short::Wait
+    }
+
+    /// A write that waits until then, in time of work, insists at `now`. Of several the eldest does.
+    #[cold]
+    pub fn insist(&self, until: Nanos, now: Nanos) {
+        if until <= get(&self.eldest) || now.since(get(&self.insisted)) >= INSISTS_FOR {
+            set(&self.eldest, until);
+            set(&self.insisted, now);
+        }
+    }
+
+    /// Whether a write, which waits until then if it has waited before, leaves segments to one that insists.
+    #[inline]
+    pub fn yields(&self, until: Option<Nanos>, now: Nanos) -> bool {
+        let insisted = get(&self.insisted);
+        let insists = insisted != Nanos(0) && now.since(insisted) < INSISTS_FOR;
+        insists && until.is_none_or(|until| until > get(&self.eldest))
     }
 
     /// The time that the maintenance thread had for its work since the start.
@@ -118,6 +143,22 @@ mod tests {
         assert!(!in_vain(&shortage, 190..330, gained));
         assert!(in_vain(&shortage, 330..350, gained));
         assert!(!in_vain(&shortage, 2_000..2_100, gained), "another shortage");
+    }
+
+    #[test]
+    fn younger_writes_yield_to_the_eldest_that_insists() {
+        let shortage = Shortage::default();
+        let yields = |until| shortage.yields(until, millis(100));
+        assert!(!yields(None));
+        shortage.insist(millis(4_000), millis(99));
+        assert!(yields(None) && yields(Some(millis(4_001))));
+        assert!(!yields(Some(millis(4_000))) && !yields(Some(millis(3_999))));
+        shortage.insist(millis(3_999), millis(100));
+        shortage.insist(millis(5_000), millis(100));
+        assert!(yields(Some(millis(4_000))) && !yields(Some(millis(3_999))));
+        assert!(!shortage.yields(None, millis(100) + INSISTS_FOR), "it says so no more");
+        shortage.insist(millis(9_000), millis(100) + INSISTS_FOR);
+        assert!(!shortage.yields(Some(millis(5_000)), millis(101) + INSISTS_FOR), "this one is the eldest");
     }
 
     #[test]

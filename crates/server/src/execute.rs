@@ -12,7 +12,7 @@ use crate::shared::Shared;
 use longarm_engine::Timestamps;
 use longarm_engine::session::{Recall, Session};
 use longarm_engine::stream::{Stream, StreamPosition};
-use longarm_engine::{Commit, Outcome, Short, WorkerContext};
+use longarm_engine::{Commit, Engine, Outcome, Short, WorkerContext};
 use longarm_group::Phase;
 use longarm_group::Pulse;
 
@@ -132,17 +132,14 @@ fn once(
     let before = execution.context.stream.as_ref().map(Stream::written);
     let numbered = operation != 0 && session.id() != 0;
     let by = numbered.then(|| longarm_store::OperationId { id: session.id(), operation });
+    execution.context.writer.set_yields(engine.shortage.yields(*stalled, times.now));
     let outcome = match engine.write(execution.context, times, request, by) {
         Ok(outcome) => outcome,
         Err(Short::Busy) => return wait_to_tell(stalled),
         Err(Short::Crowded) => engine.counts.crowded(),
         Err(short) => {
-            // A wait for something else has no bound; this wait, for memory, begins now.
-            let worked = engine.shortage.worked();
-            let bound = worked + engine.options.quarantine + MEMORY_WAIT;
-            let until = stalled.map_or(bound, |until| until.min(bound));
-            *stalled = Some(until);
-            if short == Short::Wait && worked < until && execution.phase == Phase::Serving {
+            let waits = waits_for_memory(engine, stalled, times.now);
+            if waits && short == Short::Wait && execution.phase == Phase::Serving {
                 return Executed::Wait;
             }
             // Relaxed: a counter.
@@ -160,6 +157,19 @@ fn once(
         session.record(operation, outcome, at);
     }
     at.map_or(Executed::Answer(outcome), |at| Executed::Later(outcome, at))
+}
+
+/// Whether a write that found no memory at `now` may still wait for some.
+fn waits_for_memory(engine: &Engine<Mapped>, stalled: &mut Option<Nanos>, now: Nanos) -> bool {
+    // A wait for something else has no bound; this wait, for memory, begins now.
+    let worked = engine.shortage.worked();
+    let bound = worked + engine.options.quarantine + MEMORY_WAIT;
+    let until = stalled.map_or(bound, |until| until.min(bound));
+    *stalled = Some(until);
+    if until.since(worked) < Nanos(MEMORY_WAIT.0 / 2) {
+        engine.shortage.insist(until, now);
+    }
+    worked < until
 }
 
 /// Executes a step of a backup for a connection, whose hold this is. `None` if it waits for the lease.

@@ -139,6 +139,9 @@ pub enum StoreFull {
         /// Longest run of free segments.
         longest: u32,
     },
+    /// Segments are kept for a write that has waited for long.
+    #[error("out of memory: another write has waited for longer; try again")]
+    Kept,
 }
 
 /// Why an entry could not be begun.

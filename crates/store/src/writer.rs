@@ -17,7 +17,7 @@ use longarm_memory::OwnedWords;
 use crate::class::{CLASSES, SHARED_UNITS, class_of, stride_units};
 use crate::object::{self, Draft, Entry, EntryKind, EntryMeta, NewEntry, Room};
 use crate::segment::layout::segment_at;
-use crate::segment::{ClaimKind, Lane, Need, write_tail};
+use crate::segment::{ClaimKind, Claimed, Lane, Need, write_tail};
 use crate::stream::{OpenSegment, StreamState};
 use crate::{DraftError, FillError, Store, StoreFull};
 
@@ -56,11 +56,28 @@ pub struct Writer<M: OwnedWords> {
     sealed_before: u64,
     /// How often it was asked to seal segments that hold little, when it last did.
     sealed_little: u64,
+    /// Whether new entries claim no segment for now.
+    yields: bool,
 }
 
 impl<M: OwnedWords> Writer<M> {
     pub(crate) fn new(store: Arc<Store<M>>, stream: u16, state: StreamState) -> Writer<M> {
-        Writer { store, stream, state: Some(state), scratch: Vec::new(), sealed_before: 0, sealed_little: 0 }
+        Writer {
+            store,
+            stream,
+            state: Some(state),
+            scratch: Vec::new(),
+            sealed_before: 0,
+            sealed_little: 0,
+            yields: false,
+        }
+    }
+
+    /// Whether new entries claim no segment from now on, and make do with open ones: another write has waited
+    /// for one for long.
+    #[inline]
+    pub fn set_yields(&mut self, yields: bool) {
+        self.yields = yields;
     }
 
     fn state(&mut self) -> &mut StreamState {
@@ -235,10 +252,17 @@ impl<M: OwnedWords> Writer<M> {
         }
     }
 
+    fn claim(&self, need: Need, want: ClaimKind) -> Result<Claimed, StoreFull> {
+        if self.yields && need.lane() == Lane::Write {
+            return Err(StoreFull::Kept);
+        }
+        self.store.claim(need, self.stream, want)
+    }
+
     /// A run of whole segments for one large entry.
     fn run_room(&mut self, need: Need, len: usize) -> Result<Room, StoreFull> {
         let segments = (len as u64).div_ceil(SEGMENT_BYTES) as u32;
-        let claimed = self.store.claim(need, self.stream, ClaimKind::Run { segments })?;
+        let claimed = self.claim(need, ClaimKind::Run { segments })?;
         self.store.tallies[claimed.segment as usize].drafted();
         Ok(Room {
             offset: segment_at(claimed.segment),
@@ -269,7 +293,7 @@ impl<M: OwnedWords> Writer<M> {
             }
         }
         let stride = stride_units(class) * LINE as u32;
-        match self.store.claim(need, self.stream, ClaimKind::Shared { stride }) {
+        match self.claim(need, ClaimKind::Shared { stride }) {
             Ok(claimed) => {
                 let opens = &mut self.state().lanes[lane as usize];
                 opens.count += 1;

@@ -45,8 +45,8 @@ impl Load {
         self.units + self.pending == 0
     }
 
-    /// Cache lines that copies of the live entries take, if these are about equally long: whole rooms of their
-    /// class, which are up to half larger than large entries.
+    /// Cache lines that copies of the live entries take, if these are about equally long: whole rooms of
+    /// their class, which are up to half larger than large entries.
     pub(crate) fn units_of_copies(&self) -> u64 {
         match self.units.div_ceil(self.entries.max(1)) as u32 {
             length @ 1..=SHARED_UNITS => self.entries * u64::from(stride_units(class_of(length))),

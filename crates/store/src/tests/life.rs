@@ -269,8 +269,9 @@ fn rooms_of_dropped_drafts_are_used_again() {
     assert_sound(&store);
 }
 
-/// Copies take whole rooms, which are up to half larger than large entries. Found by the simulator: a server with two values of 360 KiB in each segment copied them over and over again once memory
-/// was short, and each segment that was freed went to the next copies, and never to a write.
+/// Copies take whole rooms, which are up to half larger than large entries. Found by the simulator: a server
+/// with two values of 360 KiB in each segment copied them over and over again once memory was short, and each
+/// segment that was freed went to the next copies, and never to a write.
 #[test]
 fn a_segment_that_copies_would_fill_again_is_left() {
     let store = store(5, StoreOptions::default());
