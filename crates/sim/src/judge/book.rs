@@ -44,6 +44,18 @@ pub(super) struct LeaderTerm {
     pub streams: BTreeMap<u16, Stream>,
 }
 
+/// What a term goes by, if it goes back to disks. What leaders wrote that began with what a disk had is not
+/// given up with that.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GivenUp {
+    /// The lowest version up to which one of these disks had everything.
+    pub stable: Csn,
+    /// The term of the first of these disks.
+    pub base: Term,
+    /// The first term that began with what a disk had.
+    pub first: Term,
+}
+
 /// The machines of nodes.
 pub(super) fn numbers(nodes: &[ReplicaId]) -> BTreeSet<u32> {
     nodes.iter().map(|node| u32::from(node.0)).collect()
@@ -88,14 +100,13 @@ impl Book {
     }
 
     /// What a term goes by, if it goes back to disks: since the last term that served, leaders may have begun
-    /// with what a disk had, which was given to the others, and so to the next leader. The lowest version
-    /// up to which one of these disks had everything, and the term of the first of them.
-    pub fn given_up(&self, term: Term) -> Option<(Csn, Term)> {
-        let (mut of, mut found) = (term, None);
+    /// with what a disk had, which was given to the others, and so to the next leader.
+    pub fn given_up(&self, term: Term) -> Option<GivenUp> {
+        let (mut of, mut found) = (term, None::<GivenUp>);
         while let Some(led) = self.terms.get(&of).filter(|led| of == term || !led.served) {
             if let Some(stable) = led.disk {
-                let least = found.map_or(stable, |(least, _)| stable.min(least));
-                found = Some((least, led.base));
+                let stable = found.map_or(stable, |found| stable.min(found.stable));
+                found = Some(GivenUp { stable, base: led.base, first: of });
             }
             of = led.base;
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use longarm_base::{Csn, Term};
 use longarm_host::observe::Observation;
 
-use super::book::Book;
+use super::book::{Book, GivenUp};
 use super::rules::{Rules, Seen};
 
 /// An operation of a session.
@@ -65,8 +65,8 @@ impl Rules for Sessions {
             }
             Observation::Served { term, .. } => {
                 // What a leader from a disk gave up never was: its clients may do it once more.
-                if let Some((stable, _)) = book.given_up(*term) {
-                    self.effects.retain(|_, (csn, _)| *csn <= stable);
+                if let Some(GivenUp { stable, first, .. }) = book.given_up(*term) {
+                    self.effects.retain(|_, (csn, since)| *csn <= stable || *since >= first);
                 }
                 let found = self.found.remove(term).unwrap_or_default();
                 found.into_iter().try_for_each(|(by, csn)| self.effect(*term, by, csn))

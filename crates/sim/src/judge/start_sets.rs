@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use longarm_base::{Csn, Nanos, Term};
 use longarm_host::observe::Observation;
 
-use super::book::{Book, LeaderTerm};
+use super::book::{Book, GivenUp, LeaderTerm};
 use super::losses::LATE;
 use super::rules::{Rules, Seen};
 
@@ -141,18 +141,24 @@ impl StartSets {
         self.seen.insert(version.csn, version);
     }
 
-    /// A term serves with what a disk had, up to this version.
-    fn served_from_disk(&mut self, term: Term, stable: Csn, base: Term, book: &Book) -> Result<(), String> {
+    /// A term serves with what a disk had.
+    fn served_from_disk(&mut self, term: Term, gone: GivenUp, book: &Book) -> Result<(), String> {
+        let GivenUp { stable, base, first } = gone;
         if let Some(of) = book.served_after(base).find(|of| *of < term) {
             return Err(format!("D6: term {of} served, and term {term} goes by a disk of term {base}"));
         }
-        let found = self.found.entry(term).or_default();
-        if let Some((key, (csn, _))) = found.iter().find(|(_, (csn, _))| *csn > stable) {
+        let is_since =
+            |write: &Version| self.written.get(write).is_some_and(|at| at.iter().any(|at| at.term >= first));
+        let found = self.found.get(&term).into_iter().flatten();
+        let mut found = found.map(|(&key, &(csn, value))| Version { csn, key, value });
+        if let Some(Version { csn, key, .. }) = found.find(|write| write.csn > stable && !is_since(write)) {
             return Err(format!(
                 "D6: term {term} goes by a disk up to version {stable:?}, and has {csn:?} of key {key:x}"
             ));
         }
-        let lost = self.seen.split_off(&Csn(stable.0 + 1));
+        let above = self.seen.split_off(&Csn(stable.0 + 1));
+        let (since, lost): (BTreeMap<_, _>, _) = above.into_iter().partition(|(_, write)| is_since(write));
+        self.seen.extend(since);
         let times = || lost.keys().filter_map(|csn| self.times.get(csn)).copied();
         let span = times().max().unwrap_or_default().since(times().min().unwrap_or_default());
         if span > self.window + LATE {
@@ -166,8 +172,8 @@ impl StartSets {
     }
 
     fn served(&mut self, term: Term, book: &Book) -> Result<(), String> {
-        if let Some((stable, base)) = book.given_up(term) {
-            self.served_from_disk(term, stable, base, book)?;
+        if let Some(gone) = book.given_up(term) {
+            self.served_from_disk(term, gone, book)?;
         }
         // Of what was committed before a leader from a disk, its readers see what counts.
         for (&older, led) in book.terms.range(self.from_disk..term) {

@@ -1,5 +1,7 @@
 //! Forged logs: each rule lets a lawful run pass, and finds what breaks it.
 
+mod members;
+
 use longarm_base::{Csn, Nanos, RegionId, ReplicaId, Term};
 use longarm_host::observe::Observation;
 use longarm_wire::{ARENA_REGION, PAGE_REGION, RING_REGION};
@@ -48,6 +50,21 @@ impl Log {
         self.on(machine, Observation::Promised { term: of })
             .on(machine, Observation::Fenced { term: of })
             .on(machine, Observation::Reported { term: of, sync, lens, reclaimed, mixed })
+    }
+
+    /// All elect a leader from their disks; its own has the stream of the base up to the cut, and all up to
+    /// this version.
+    fn install_from_disk(&mut self, of: Term, base: Term, cut: u64, stable: u64) -> &mut Log {
+        for machine in 0..3 {
+            let (sync, lens, reclaimed, mixed) = (base, vec![0], 0, true);
+            self.on(machine, Observation::Promised { term: of })
+                .on(machine, Observation::Fenced { term: of });
+            self.on(machine, Observation::Reported { term: of, sync, lens, reclaimed, mixed });
+        }
+        let (cuts, disk) = (vec![cut], Some(Csn(stable)));
+        let members = [0, 1, 2].map(ReplicaId).to_vec();
+        let installing = Observation::Installing { term: of, base, cuts, mixed: false, disk, members };
+        self.on(u32::from(of.leader().0), installing)
     }
 
     /// Nodes 0 and 1 elect node 0, which installs.
@@ -292,19 +309,37 @@ fn d2_what_is_given_up_is_as_old_as_the_first_write_of_it_that_counted() {
         log.wrote(1, 0, csn, true).committed(1, 1, &[0]).shown(1, csn).applied(1, 0);
         log.is_sound();
         log.on(1, Observation::SteppedDown { term: term(2, 1) }).pass(30 * MS);
-        let members = [0, 1, 2].map(ReplicaId).to_vec();
-        let (of, base, disk) = (term(3, 2), term(2, 1), Some(Csn(1)));
-        for machine in [2, 1, 0] {
-            let (sync, lens, reclaimed, mixed) = (base, vec![0], 0, true);
-            log.on(machine, Observation::Promised { term: of }).on(machine, Observation::Fenced { term: of });
-            log.on(machine, Observation::Reported { term: of, sync, lens, reclaimed, mixed });
-        }
-        log.on(2, Observation::Installing { term: of, base, cuts: vec![0], mixed: false, disk, members });
+        let of = term(3, 2);
+        log.install_from_disk(of, term(2, 1), 0, 1);
         log.restored(2, 1, true).on(2, Observation::Adopted { term: of });
         log.on(1, Observation::Adopted { term: of }).on(2, Observation::Served { term: of, boot: 3 });
         match counted {
             true => log.breaks("D2: the writes of 5"),
             false => log.is_sound(),
+        }
+    }
+}
+
+/// A leader that began with what a disk had writes, and is gone before it serves. The next leader has what it
+/// wrote, above the version of the disk.
+#[test]
+fn d6_what_is_written_after_a_start_from_a_disk_is_not_given_up_with_what_the_disk_lacked() {
+    for since in [false, true] {
+        let mut log = Log::that_loses(Some(Nanos(40 * MS)));
+        log.install(term(1, 0), Term::ZERO, &[0]).serve(term(1, 0)).put(0, 0, 1).put(0, 1, 2);
+        log.on(0, Observation::SteppedDown { term: term(1, 0) });
+        let of = term(2, 1);
+        log.install_from_disk(of, term(1, 0), 1 + u64::from(!since), 1);
+        log.restored(1, 1, true).on(1, Observation::Adopted { term: of });
+        log.on(2, Observation::Adopted { term: of });
+        if since {
+            log.wrote(1, 0, 9, true);
+        }
+        log.on(1, Observation::SteppedDown { term: of });
+        log.install(term(3, 2), of, &[u64::from(since)]).restored(2, 1, true).is_sound();
+        match since {
+            true => log.restored(2, 9, true).serve(term(3, 2)).is_sound(),
+            false => log.restored(2, 2, true).breaks("I3"),
         }
     }
 }
@@ -489,55 +524,6 @@ fn i14_an_operation_has_one_effect() {
     log.wrote(1, 0, 5, true).committed(1, 1, &[2]).shown(1, 5).applied(1, 0);
     log.on(0, ran(2)).is_sound();
     log.on(1, ran(6)).breaks("I14");
-}
-
-#[test]
-fn m14_replicas_change_one_at_a_time_and_as_was_agreed() {
-    let after = |agreed: Option<&[u8]>, next: &[u8]| {
-        let mut log = Log::serving();
-        if let Some(agreed) = agreed {
-            log.kept(agreed, &[0, 1, 2]).agreed(agreed);
-        }
-        log.of(next).report(2, term(2, 0), term(1, 0), &[0]).install(term(2, 0), term(1, 0), &[0]);
-        log.on(2, Observation::Adopted { term: term(2, 0) }).serve(term(2, 0));
-        log
-    };
-    after(None, &[0, 1, 2]).is_sound();
-    // That the next set is known does not mean that it was agreed on.
-    after(None, &[0, 1, 2, 3]).is_sound();
-    after(Some(&[0, 1, 2, 3]), &[0, 1, 2, 3]).is_sound();
-    after(Some(&[0, 2]), &[0, 2]).is_sound();
-    after(Some(&[0, 2]), &[0, 1, 2]).breaks("M14");
-    after(None, &[0, 1, 2, 3, 4]).breaks("M14");
-    after(None, &[0, 1, 3]).breaks("M14");
-}
-
-#[test]
-fn m14_replicas_are_agreed_on_once_majorities_of_both_sets_have_them_on_disk() {
-    let on_disk = |next: &[u8], by: &[u32]| {
-        let mut log = Log::serving();
-        log.kept(next, by).agreed(next);
-        log
-    };
-    let (more, fewer) = (&[0, 1, 2, 3], &[0, 2]);
-    on_disk(more, &[0, 1, 3]).is_sound();
-    on_disk(more, &[0, 1]).breaks("M14");
-    on_disk(more, &[0]).breaks("M14");
-    on_disk(fewer, &[0, 2]).is_sound();
-    on_disk(fewer, &[0, 1]).breaks("M14");
-    Log::serving().kept(more, &[0, 1, 2]).agreed(fewer).breaks("M14");
-}
-
-#[test]
-fn m14_majorities_are_those_of_the_replicas_that_a_term_has() {
-    let mut log = Log::new();
-    log.of(&[0, 1, 2, 3]).install(term(1, 0), Term::ZERO, &[0]).breaks("I1");
-    let mut log = Log::new();
-    log.of(&[0, 2, 3]).install(term(1, 0), Term::ZERO, &[0]).breaks("I1");
-    let mut log = Log::new();
-    log.of(&[0, 1]).install(term(1, 0), Term::ZERO, &[0]).serve(term(1, 0));
-    log.put(0, 0, 1).is_sound();
-    log.wrote(0, 1, 2, true).committed(0, 2, &[3]).breaks("I4");
 }
 
 /// A mixture may have what terms cut off that never served, and nothing that one cut off which did.
