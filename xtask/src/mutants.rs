@@ -126,6 +126,7 @@ const MUTANTS: &[(&str, Finder)] = &[
             "durable::follow::tests::a_file_of_the_term_becomes_a_mixture_only_when_the_leaders_has_as_much",
         ),
     ),
+    ("MixTogether", Test("longarm-group", "durable::desk::the_files_of_a_majority_stay_whole")),
     (
         "ScrubBeyond",
         Test("longarm-group", "durable::tests::what_rots_in_the_file_is_written_again_from_memory"),
@@ -320,6 +321,10 @@ const MUTANTS: &[(&str, Finder)] = &[
             "longarm-group",
             "durable::tests::a_file_that_is_given_segments_that_were_used_again_says_so_first",
         ),
+    ),
+    (
+        "LinesAtOnce",
+        Test("longarm-group", "durable::tests::a_line_that_is_given_again_comes_after_its_entries"),
     ),
     (
         "LeadOwing",

@@ -86,6 +86,8 @@ pub enum Mutant {
     CoverMoment,
     /// The file of a follower becomes a mixture while the leader's has less of the term (D2).
     MixAhead,
+    /// All files of a group become mixtures at once, while it forms from a disk (D2).
+    MixTogether,
     /// The scrub takes what is not to be in the file yet for lost (D9).
     ScrubBeyond,
     /// What a replica promised is not yet on disk when it says so (L2).
@@ -257,6 +259,8 @@ pub enum Mutant {
     ForgetMixed,
     /// A file is given what its memory has in segments that were used again, and does not say so first (D4).
     WriteOver,
+    /// The line of a segment that a file is given again is synced with its entries, and not after them (D4).
+    LinesAtOnce,
     /// A replica leads from its file though a leader may have written over what the file alone has (D6).
     LeadOwing,
     /// A follower's disk goes on writing when the memory is about to change (D4).

@@ -32,6 +32,8 @@ pub struct DiskMark {
     pub told: u64,
     /// The leader waits for a note that covers this mark.
     pub hurry: bool,
+    /// The file may become a mixture, to be given the start set: the files of too few others just do.
+    pub mixes: bool,
     /// By stream: all positions below are written.
     pub written: Vec<u64>,
     /// Segments whose lines in the follower's memory say that they are free: its file is to say so, too.
@@ -52,14 +54,14 @@ pub struct DiskReply {
 impl DiskMark {
     /// The bytes to send.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Out(Vec::with_capacity(88 + 8 * (self.written.len() + self.freed.len())));
+        let mut out = Out(Vec::with_capacity(96 + 8 * (self.written.len() + self.freed.len())));
         out.kind(1);
         let versions = [self.stable, self.noted, self.ceiling].map(|csn| csn.0);
         out.u64(self.number);
         versions.iter().for_each(|&version| out.u64(version));
         let words = [self.unix, self.items, self.told];
         words.iter().for_each(|&word| out.u64(word));
-        out.u64(u64::from(self.hurry));
+        [self.hurry, self.mixes].into_iter().for_each(|flag| out.u64(u64::from(flag)));
         out.list(&self.written);
         out.u64(self.freed.len() as u64);
         self.freed.iter().for_each(|&segment| out.u32(segment));
@@ -75,13 +77,13 @@ impl DiskMark {
         let (number, stable) = (fields.u64()?, Csn(fields.u64()?));
         let (noted, ceiling) = (Csn(fields.u64()?), Csn(fields.u64()?));
         let (unix, items, told) = (fields.u64()?, fields.u64()?, fields.u64()?);
-        let hurry = yes(&mut fields)?;
+        let (hurry, mixes) = (yes(&mut fields)?, yes(&mut fields)?);
         let streams = count(&mut fields, STREAMS_MAX)?;
         let written = (0..streams).map(|_| fields.u64()).collect::<Result<_, _>>()?;
         let segments = count(&mut fields, FREED_MAX)?;
         let freed = (0..segments).map(|_| fields.u32()).collect::<Result<_, _>>()?;
         fields.end()?;
-        Ok(DiskMark { number, stable, noted, ceiling, unix, items, told, hurry, written, freed })
+        Ok(DiskMark { number, stable, noted, ceiling, unix, items, told, hurry, mixes, written, freed })
     }
 }
 

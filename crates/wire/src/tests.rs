@@ -190,12 +190,13 @@ proptest! {
 
     #[test]
     fn what_a_leader_and_a_disk_say_comes_back(
-        words: [u64; 7], hurry: bool, failed: bool, written in lists(),
+        words: [u64; 7], hurry: bool, mixes: bool, failed: bool, written in lists(),
         freed in proptest::collection::vec(any::<u32>(), 0..9),
     ) {
         let [number, stable, noted, ceiling, unix, items, told] = words;
         let [stable, noted, ceiling] = [stable, noted, ceiling].map(Csn);
-        let mark = DiskMark { number, stable, noted, ceiling, unix, items, told, hurry, written, freed };
+        let mark =
+            DiskMark { number, stable, noted, ceiling, unix, items, told, hurry, mixes, written, freed };
         prop_assert_eq!(DiskMark::decode(&mark.encode()), Ok(mark.clone()));
         prop_assert!(is_whole(&mark.encode(), DiskMark::decode));
         let reply = DiskReply { kept: number, noted: told, failed };

@@ -7,12 +7,14 @@
 //!     and comes back, begins anew.
 //! (3) A disk that says nothing for long, while it ought to, is not waited for: its follower is let go, since
 //!     it would hold up the freeing of segments. A follower without a disk counts as one whose disk failed.
+//! (4) A minority of files at a time may become mixtures for the start set, unless these take long. Else a
+//!     loss of power while a group forms from a disk would leave all that it has on the leader's disk alone.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use longarm_base::{Csn, Nanos, ReplicaId};
+use longarm_base::{Csn, Mutant, Nanos, ReplicaId};
 use longarm_disk::Mark;
 use longarm_fabric::{Channel, Completions, QueuePair};
 use longarm_host::observe::{Observation as Seen, WATCHED, observe};
@@ -32,6 +34,9 @@ use crate::threads::spawn;
 const PATIENCE: Nanos = Nanos::from_millis(5_000);
 /// How long it may take to give the file the start set.
 const SETTLING: Nanos = Nanos::from_millis(120_000);
+/// For how long the files of others wait for one that may be a mixture: a group is not to wait for one slow
+/// disk where another may be done long before.
+const MIXING: Nanos = Nanos::from_millis(30_000);
 /// The longest time between two marks while segments wait to be freed, or something is new.
 const EVERY: Nanos = Nanos::from_millis(20);
 /// The longest sleep.
@@ -108,6 +113,8 @@ struct Link<Q> {
     number: u64,
     /// What the last mark said.
     last: (Csn, Vec<u64>),
+    /// When the first mark said that the file may become a mixture, if it did.
+    mixes: Option<Nanos>,
     /// When a mark was last sent, and when the disk last said something new.
     marked: Nanos,
     heard: Nanos,
@@ -118,6 +125,18 @@ impl<Q> Link<Q> {
     fn owes(&self) -> bool {
         self.said.kept < self.number
     }
+
+    /// Whether the file may be a mixture, and is about to have its first note of the term.
+    fn is_mixing(&self, now: Nanos) -> bool {
+        let counts = self.mixes.is_some_and(|since| now.since(since) < MIXING);
+        counts && self.said.noted == 0 && now.since(self.heard) < PATIENCE
+    }
+}
+
+/// How many files of a group of so many replicas may be mixtures at a time: the rest is a majority, unless
+/// there are but two.
+fn mixtures_most(replicas: usize) -> usize {
+    if Mutant::MixTogether.is_on() { replicas } else { (replicas.saturating_sub(1) / 2).max(1) }
 }
 
 struct Desk<Q> {
@@ -163,8 +182,8 @@ impl<Q: QueuePair> Desk<Q> {
             let Some(follower) = found else { continue };
             follower.disk.iter().for_each(|disk| disk.ask_again());
             let (sent, said, last) = (VecDeque::new(), DiskReply::default(), (Csn::NONE, Vec::new()));
-            let (marked, heard) = (Nanos(0), now());
-            self.links.push(Link { requests, follower, sent, said, number: 0, last, marked, heard });
+            let (mixes, marked, heard) = (None, Nanos(0), now());
+            self.links.push(Link { requests, follower, sent, said, number: 0, last, mixes, marked, heard });
         }
     }
 
@@ -242,6 +261,8 @@ impl<Q: QueuePair> Desk<Q> {
     /// Tells a disk what is new, if it is time for that. Whether its connection is to be kept.
     fn tell(&mut self, at: usize) -> bool {
         let core = &self.leader.core;
+        let mixing = self.links.iter().filter(|link| link.is_mixing(now())).count();
+        let may_mix = mixing < mixtures_most(self.leader.members.list.len());
         let link = &mut self.links[at];
         let disk = link.follower.disk.as_ref().expect("links are of followers with disks");
         let waits = !self.leader.releases.lock().is_done(link.follower.replica);
@@ -267,6 +288,9 @@ impl<Q: QueuePair> Desk<Q> {
         if link.number > 0 && !is_new && freeing.segments.is_empty() && !unnoted {
             return true;
         }
+        if link.number == 0 {
+            link.mixes = may_mix.then(now);
+        }
         link.number += 1;
         let (number, told, freed) = (link.number, freeing.told, freeing.segments);
         let message = DiskMark {
@@ -278,6 +302,7 @@ impl<Q: QueuePair> Desk<Q> {
             items: mark.items,
             told,
             hurry: waits,
+            mixes: link.mixes.is_some(),
             written: mark.written.clone(),
             freed: freed.clone(),
         };
@@ -337,4 +362,13 @@ impl<Q: QueuePair> Desk<Q> {
             self.gate.desk_awake();
         }
     }
+}
+
+#[test]
+fn the_files_of_a_majority_stay_whole() {
+    for replicas in 3..=9 {
+        let whole = replicas - mixtures_most(replicas);
+        assert!(whole > replicas / 2, "{whole} of {replicas}");
+    }
+    assert_eq!(mixtures_most(2), 1, "the other file must follow, or nothing is ever taken");
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::Duration;
 
-use longarm_base::{Csn, EntryRef, Mutant, Nanos, Term};
+use longarm_base::{EntryRef, Mutant, Nanos, Term};
 use longarm_disk::{DiskError, Mark, Medium, Scribe, covers};
 use longarm_fabric::{Channel, QueuePair, SetupError};
 use longarm_host::{Thread, now, sleep};
@@ -69,13 +69,15 @@ fn note_waits(durability: Durability) -> Nanos {
     }
 }
 
-/// Whether a file may become a mixture, in a term of whose start set and writes the leader's file has all up
-/// to `noted`. A file that is of this term may be one of the majority whose notes let writes be taken. As a
-/// mixture it counts for less than any other of its term (D6). So what it has is in the leader's file first:
-/// else a loss of power could find what was taken long ago on mixtures alone.
-fn may_mix(kept: &KeptDisk, term: Term, noted: Csn) -> bool {
-    let counts = kept.note.as_ref().filter(|note| note.term == term && !note.mixed && !note.sync);
-    counts.is_none_or(|note| note.stable <= noted) || Mutant::MixAhead.is_on()
+/// Whether a file may become a mixture, by the first mark of a term. A file that is none may be one of a
+/// majority, of which the leader lets a minority become mixtures at a time. If it is of this term, its notes
+/// may have let writes be taken. As a mixture it counts for less than any other of its term (D6). So what it
+/// has is in the leader's file first: else a loss of power could find what was taken long ago on mixtures
+/// alone.
+fn may_mix(kept: &KeptDisk, term: Term, first: &DiskMark) -> bool {
+    let Some(note) = kept.note.as_ref().filter(|note| !note.mixed) else { return true };
+    let counts = note.term == term && !note.sync && !Mutant::MixAhead.is_on();
+    first.mixes && (!counts || note.stable <= first.noted)
 }
 
 /// Makes a connection to the leader's desk.
@@ -199,8 +201,8 @@ impl<Q: QueuePair> FollowScribe<Q> {
                     self.seed.slot.fail();
                 }
                 Err(Trouble::Ahead) => {
-                    self.refused = "its file has more of the term than the leader's, and stays what it is \
-                                    until the leader's has as much"
+                    self.refused = "its file stays what it is until the leader's has as much, and fewer \
+                                    files of others are being replaced"
                         .into();
                 }
                 Ok(()) | Err(Trouble::Away) => {}
@@ -249,7 +251,7 @@ impl<Q: QueuePair> FollowScribe<Q> {
         let segments = kept.disk.shape().segments as usize;
         // Looked at before the lines: they say that so many segments are free.
         let told = self.seed.page.load(page::RECLAIMED);
-        if let Err(trouble) = self.settle(&mut kept, floors.clone(), first.noted, &mut desk) {
+        if let Err(trouble) = self.settle(&mut kept, floors.clone(), &first, &mut desk) {
             // A disk that failed is of no use to anybody.
             if !matches!(trouble, Trouble::Failed(_)) {
                 self.seed.slot.put(kept);
@@ -350,16 +352,16 @@ impl<Q: QueuePair> FollowScribe<Q> {
     }
 
     /// Gives the file the start set of the term, and the term's streams below these floors. It may become a
-    /// mixture for that if the leader's has as much: all up to `noted`. It may be much, and a leader that
-    /// forms is told now and then that it goes on.
+    /// mixture for that if it may by the first mark. It may be much, and a leader that forms is told now and
+    /// then that it goes on.
     fn settle(
         &self,
         kept: &mut KeptDisk,
         floors: Vec<u64>,
-        noted: Csn,
+        first: &DiskMark,
         desk: &mut PeerChannel<Q>,
     ) -> Result<(), Trouble> {
-        let may_mix = may_mix(kept, self.seed.term, noted);
+        let may_mix = may_mix(kept, self.seed.term, first);
         if self.seed.slot.is_to_mix() && !may_mix {
             return Err(Trouble::Ahead);
         }
@@ -551,7 +553,7 @@ impl<Q: QueuePair> Writing<'_, Q> {
 
 #[cfg(test)]
 mod tests {
-    use longarm_base::ReplicaId;
+    use longarm_base::{Csn, ReplicaId};
     use longarm_disk::layout::file_bytes;
     use longarm_disk::{ArenaDisk, Note, SectorMedium, Shape};
 
@@ -560,19 +562,22 @@ mod tests {
     #[test]
     fn a_file_of_the_term_becomes_a_mixture_only_when_the_leaders_has_as_much() {
         let terms = [3, 4].map(|counter| Term::new(counter, ReplicaId(0)));
-        let may = |term, mixed, sync, noted| {
+        let may_by = |mixes, term, mixed, sync, noted| {
             let medium = SectorMedium::new(file_bytes(2, 1));
             let disk = ArenaDisk::create(medium, Shape { group: 1, segments: 2, table: 1 }, 1);
             let note = Note { term, mixed, sync, stable: Csn(7), ..Note::default() };
             let (disk, note) = (disk.expect("made").boxed(), Some(note));
             let kept = KeptDisk { disk, note, term, floors: vec![], same: false, lacks_all: false };
-            may_mix(&kept, terms[1], Csn(noted))
+            may_mix(&kept, terms[1], &DiskMark { mixes, noted: Csn(noted), ..DiskMark::default() })
         };
+        let may = |term, mixed, sync, noted| may_by(true, term, mixed, sync, noted);
         let [older, this] = terms;
         assert!(!may(this, false, false, 6), "the leader's file has less");
         assert!(may(this, false, false, 7) && may(this, false, false, u64::MAX));
         assert!(may(this, true, false, 0), "it is one already");
         assert!(may(this, false, true, 0), "what was acknowledged is on the disks of a majority");
         assert!(may(older, false, false, 0), "the leader's file has the start set of a later term");
+        let [whole, mixed] = [false, true].map(|mixed| may_by(false, older, mixed, false, u64::MAX));
+        assert!(!whole && mixed, "the files of others just become mixtures");
     }
 }
