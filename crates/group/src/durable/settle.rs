@@ -14,7 +14,9 @@
 //!     middle of that would be taken for damage, and the file has less of its own term than its note says.
 //! (5) Entries of the file's own term that a next leader cut off go from the file, too, also below the
 //!     floors: this disk had them, and too few others. A note with lower floors says so first.
-//! (6) What is left of an entry that was cut off while a leader wrote it would look like damage once its term
+//! (6) A segment that the file is given again, as others have still to let go of it, is of a term that the
+//!     note has behind it. All that its line names counts, so its entries are surely there before its line.
+//! (7) What is left of an entry that was cut off while a leader wrote it would look like damage once its term
 //!     is not the newest any more. It is void in the file.
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
@@ -134,8 +136,12 @@ impl KeptDisk {
             stopped,
             buffer: vec![0; CHUNK as usize],
             unsynced: 0,
+            again: false,
         };
         (geometry.table..geometry.segments).try_for_each(|segment| settling.segment(segment))?;
+        if settling.again && !Mutant::LinesAtOnce.is_on() {
+            self.disk.sync()?;
+        }
         self.disk.write_table()?;
         self.disk.sync()?;
         (self.term, self.floors) = (term, floors);
@@ -158,6 +164,8 @@ struct Settling<'a> {
     stopped: &'a dyn Fn() -> bool,
     buffer: Vec<u8>,
     unsynced: u64,
+    /// Whether it was given a segment of a term that its note has behind it.
+    again: bool,
 }
 
 impl Settling<'_> {
@@ -221,6 +229,7 @@ impl Settling<'_> {
     /// Writes all of a use that the file does not have.
     fn whole(&mut self, it: &SegmentUse) -> Result<(), Unsettled> {
         (it.segment..it.segment + it.line.run).try_for_each(|segment| self.give_up(segment))?;
+        self.again |= self.kept.note.as_ref().is_some_and(|note| !note.mixed && it.line.term <= note.term);
         let (from, len) = (segment_at(it.segment), u64::from(it.line.run) * SEGMENT_BYTES);
         for at in (from..from + len).step_by(CHUNK as usize) {
             self.copy(at, CHUNK.min(from + len - at))?;

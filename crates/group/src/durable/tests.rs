@@ -472,6 +472,34 @@ fn a_file_that_is_given_segments_that_were_used_again_says_so_first() {
     }
 }
 
+/// A replica had let go of a segment, restarted, and was given it again, as others had not let go. The
+/// segment is of a term that the note has behind it, so all that its line names counts. A loss of power left
+/// the line without the entries, and a server that refused to start over damage that was none.
+#[test]
+fn a_line_that_is_given_again_comes_after_its_entries() {
+    for left in 0.. {
+        let mut leader = Leader::new(true);
+        leader.put(b"a", 1_500);
+        leader.put(b"b", 1_500);
+        let medium = SectorMedium::new(leader.medium.bytes());
+        let disk = ArenaDisk::create(medium.clone(), leader.shape, 1).expect("made").boxed();
+        next_note(disk);
+        let mut kept = kept(load_from(medium.clone(), leader.shape, false).expect("loaded").1);
+        let memory = CheckedArena { memory: leader.arena.clone(), sums: sums() };
+        medium.fail_after(left);
+        let outcome = kept.settle(&memory, NEXT, vec![0; 2], true, &|| false);
+        medium.images().visit(16, 64, left.into(), |bytes| {
+            let found = load_from(SectorMedium::of(bytes.to_vec()), leader.shape, false);
+            let keys = keys(&found.expect("nothing is damaged").0);
+            assert!(keys.is_empty() || keys == [b"a", b"b"], "{keys:?} after {left} operations");
+        });
+        if outcome.is_ok() {
+            assert!(left > 2, "{left}");
+            break;
+        }
+    }
+}
+
 #[test]
 fn what_a_leader_left_half_written_is_no_damage_in_the_next_term() {
     let mut leader = Leader::new(true);
