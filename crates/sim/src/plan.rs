@@ -210,9 +210,9 @@ impl Plan {
         plan.tastes = (0..clients).map(|_| chance.draw()).collect();
         plan.faults = strength.draw(Machines { servers, clients }, SAFETY, chance);
         (plan.keep, plan.kept_share) = draw_kept(chance);
-        if scenario.evicts && plan.is_calm() {
+        if scenario.evicts {
             // Servers know for as long as clients ask.
-            (plan.keep, plan.load.patient) = (KEEP, true);
+            (plan.keep, plan.load.takes_all) = (KEEP, plan.is_calm());
         }
         if scenario.durable {
             plan.disk = Some(DiskPlan::draw(scenario.loses, chance));

@@ -315,10 +315,14 @@ impl<M: OwnedWords> Store<M> {
     }
 
     /// Whether items are evicted, collection makes no memory for the writes that want some, and little is
-    /// alive in the segment at `place`.
+    /// alive in the segment at `place`; or not so little, but few entries, where collection only goes round.
     pub fn is_worth_clearing(&self, place: EntryRef) -> bool {
-        let is_little = || self.tallies[segment_of(place.offset) as usize].load().is_little();
-        self.options.evicts && is_little() && self.ledger.lock().is_stuck()
+        let load = self.tallies[segment_of(place.offset) as usize].load();
+        if !self.options.evicts || !load.is_few() {
+            return false;
+        }
+        let ledger = self.ledger.lock();
+        load.is_little() && ledger.is_stuck() || ledger.goes_round()
     }
 
     /// Has writers seal the open segments that hold little, when they next come by, if a claim failed.

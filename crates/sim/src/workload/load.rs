@@ -51,8 +51,8 @@ pub struct Load {
     pub backs_up: bool,
     /// Whether servers evict: any value may be gone at any time.
     pub evicts: bool,
-    /// Whether clients wait for as long as a write may wait for memory, and take no refusal.
-    pub patient: bool,
+    /// Whether no write is refused for lack of memory.
+    pub takes_all: bool,
     /// Where clients scan: the names of all keys, in their order. Keys are numbered by it.
     pub names: Option<Arc<[Vec<u8>]>>,
 }
@@ -88,7 +88,7 @@ impl Load {
             lone: false,
             backs_up: false,
             evicts: false,
-            patient: false,
+            takes_all: false,
             names: None,
         }
     }

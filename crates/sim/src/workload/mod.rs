@@ -26,7 +26,7 @@ pub use scan::{inspect_all, scan_all};
 
 /// The bound on one operation, which is short, so that faults leave some operations in doubt.
 const TIMEOUT: Duration = Duration::from_millis(200);
-/// The same where a server evicts and nothing goes wrong: longer than a write may wait for memory.
+/// The same where a server evicts: longer than a write may wait for memory.
 const PATIENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The bound on one operation of the last look, when all is healed: a group may have to elect a leader first.
 const PATIENCE: Nanos = Nanos::from_millis(2_000);
@@ -100,7 +100,7 @@ impl Worker {
     /// Works until all operations are done. Panics if a GET finds bytes that no client can have written.
     pub fn run(self, sim: &Sim, topology: Topology) {
         let several = topology.groups().len() > 1;
-        let timeout = if self.load.patient { PATIENT_TIMEOUT } else { TIMEOUT };
+        let timeout = if self.load.evicts { PATIENT_TIMEOUT } else { TIMEOUT };
         let mut client = client_of(sim, topology, scan_side(self.number), timeout);
         // A group that no replica leads must not hold up the others.
         if !several {
@@ -336,8 +336,7 @@ impl AtWork {
             | Error::NoPage(_)
             | Error::SnapshotGone(_)
             | Error::Full => {}
-            // A server that evicts takes every write.
-            Error::OutOfMemory if !self.worker.load.patient => {}
+            Error::OutOfMemory if !self.worker.load.takes_all => {}
             Error::Crowded if self.worker.load.hostile => {}
             // The only replica that keeps an index may be down.
             Error::NotOrdered if self.worker.load.lone => {}

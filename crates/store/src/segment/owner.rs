@@ -21,8 +21,10 @@ use super::reader::{Line, bytes_of, line_sum, line_words};
 use crate::object::layout::GENERATION_MAX;
 use crate::options::StoreFull;
 
-/// So many claims for copies, and none for a new entry between them, gained nothing.
+/// So many claims for copies, while new entries wanted segments and got none, gained nothing.
 const MOVES_IN_VAIN: u32 = 4;
+/// So many show that copies take again all that they give back, however little of it is waste.
+const MOVES_ALL_IN_VAIN: u32 = 16;
 
 /// A writer's request.
 #[derive(Clone, Copy, Debug)]
@@ -93,8 +95,8 @@ pub(crate) struct Ledger {
     next_block: u32,
     /// Whether a claim failed since a segment was last freed.
     pub pressed: bool,
-    /// Claims for copies since the last one for a new entry.
-    pub moves: u32,
+    /// Claims for copies since one for a new entry failed; none if one succeeded after that.
+    pub moves: Option<u32>,
     /// The number of segments and runs freed.
     pub releases: u64,
     /// Whether the last of the reserve is kept, since an adopted arena has not yet given anything back.
@@ -147,7 +149,7 @@ impl Ledger {
             huge,
             next_block: 0,
             pressed: false,
-            moves: 0,
+            moves: None,
             releases: 0,
             guarded: false,
             guarded_until: None,
@@ -163,7 +165,12 @@ impl Ledger {
     /// again what it gave back.
     pub(crate) fn is_stuck(&self) -> bool {
         let returning = !self.dead.is_empty() || !self.quarantine.is_empty();
-        self.pressed && (!returning || self.moves >= MOVES_IN_VAIN)
+        (self.pressed && !returning) || self.moves >= Some(MOVES_IN_VAIN)
+    }
+
+    /// Whether copies take again whatever collection gives back, and new entries get nothing.
+    pub(crate) fn goes_round(&self) -> bool {
+        self.moves >= Some(MOVES_ALL_IN_VAIN)
     }
 
     /// The least claim csn of all uses that may hold superseded entries, except one segment or run.
@@ -184,11 +191,20 @@ impl Ledger {
         want: ClaimKind,
     ) -> Result<Claimed, StoreFull> {
         let Claim { need, stream, term, csn: claim_csn } = claim;
-        let (lane, claimed) = (need.lane(), self.choose(budget, need, want));
-        let first = *claimed.as_ref().inspect_err(|_| self.pressed = true).map_err(|full| *full)?;
+        let lane = need.lane();
+        let first = match self.choose(budget, need, want) {
+            Ok(first) => first,
+            Err(full) => {
+                self.pressed = true;
+                if lane == Lane::Write {
+                    self.moves.get_or_insert(0);
+                }
+                return Err(full);
+            }
+        };
         let run = if let ClaimKind::Run { segments } = want { segments } else { 1 };
         self.claims += 1;
-        self.moves = if lane == Lane::Write { 0 } else { self.moves + 1 };
+        self.moves = self.moves.filter(|_| lane == Lane::Move).map(|moves| moves + 1);
         if matches!(want, ClaimKind::Shared { .. }) {
             self.ages.insert((claim_csn, first));
         }

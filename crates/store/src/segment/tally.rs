@@ -54,9 +54,14 @@ impl Load {
         }
     }
 
-    /// Whether few entries are alive in a segment, on less than half of it, and none may soon be.
+    /// Whether few entries are alive in a segment, and none may soon be.
+    pub(crate) fn is_few(&self) -> bool {
+        self.pending == 0 && self.entries <= FEW
+    }
+
+    /// Whether few entries are alive, on less than half of the segment.
     pub(crate) fn is_little(&self) -> bool {
-        self.pending == 0 && self.entries <= FEW && self.units < SEGMENT_UNITS as u64 / 2
+        self.is_few() && self.units < SEGMENT_UNITS as u64 / 2
     }
 }
 
