@@ -319,6 +319,7 @@ impl<M: OwnedWords> Engine<M> {
             self.store.supersede(self.arena.with_len(entry), found.record().csn());
         }
         pair.remove(found);
+        self.shortage.hope();
     }
 
     /// Completes an entry. Out of place it is persistent then: the slot that names it will be.

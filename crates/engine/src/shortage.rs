@@ -69,6 +69,15 @@ impl Shortage {
         Short::Wait
     }
 
+    /// An item was removed: an earlier finding that nothing can be freed counts no more.
+    #[inline]
+    pub fn hope(&self) {
+        if get(&self.exhausted) != Nanos(0) {
+            set(&self.since, self.worked());
+            set(&self.exhausted, Nanos(0));
+        }
+    }
+
     /// A write that waits until then, in time of work, insists at `now`. Of several the eldest does.
     #[cold]
     pub fn insist(&self, until: Nanos, now: Nanos) {
@@ -143,6 +152,16 @@ mod tests {
         assert!(!in_vain(&shortage, 190..330, gained));
         assert!(in_vain(&shortage, 330..350, gained));
         assert!(!in_vain(&shortage, 2_000..2_100, gained), "another shortage");
+    }
+
+    #[test]
+    fn a_removal_gives_hope() {
+        let shortage = Shortage::default();
+        assert!(in_vain(&shortage, 1..153, Nanos(0)));
+        shortage.hope();
+        assert_eq!(shortage.meet(millis(153)), Short::Wait);
+        assert!(!in_vain(&shortage, 153..300, Nanos(0)));
+        assert!(in_vain(&shortage, 300..310, Nanos(0)), "it was vain");
     }
 
     #[test]
