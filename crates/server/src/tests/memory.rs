@@ -128,13 +128,17 @@ fn eviction_makes_room_for_values_of_all_sizes() {
         });
         let address = &server.addresses()[0];
         let write = |number: u64| {
-            let mut raw = Raw::connect(address);
+            let (mut raw, mut gone) = (Raw::connect(address), 0);
             for (i, len) in (0..writes).zip(lengths(number, doublings)) {
                 let key = [number, i].map(u64::to_le_bytes).concat();
                 let status = raw.put(&key, &vec![1; len]).status;
                 assert_eq!(status, Status::Ok, "write {i} of {number}: {:?}", server.stats());
-                assert_eq!(raw.get(&key).value.len(), len, "the newest is there");
+                // The other client's writes may take its place at once, where few large items have room.
+                let found = raw.get(&key);
+                gone += u64::from(found.status != Status::Ok);
+                assert!(found.status != Status::Ok || found.value.len() == len);
             }
+            assert!(gone <= writes / 50, "{gone} of {writes} were gone at once");
         };
         std::thread::scope(|scope| {
             scope.spawn(|| write(1));
