@@ -252,6 +252,7 @@ impl<M: OwnedWords> Writer<M> {
         }
     }
 
+    /// Claims a segment or run, unless new entries leave these to a write that has waited for long.
     fn claim(&self, need: Need, want: ClaimKind) -> Result<Claimed, StoreFull> {
         if self.yields && need.lane() == Lane::Write {
             return Err(StoreFull::Kept);

@@ -32,7 +32,7 @@ pub struct DiskMark {
     pub told: u64,
     /// The leader waits for a note that covers this mark.
     pub hurry: bool,
-    /// The file may become a mixture, to be given the start set: the files of too few others just do.
+    /// The file may become a mixture, to be given the start set: those of few enough others are mixtures now.
     pub mixes: bool,
     /// By stream: all positions below are written.
     pub written: Vec<u64>,

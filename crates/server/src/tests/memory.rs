@@ -164,7 +164,7 @@ fn deletes_make_room_again_for_values_of_other_sizes() {
         assert_eq!(raw.delete(&i.to_le_bytes()).status, Status::Ok);
     }
     for i in 0..20 {
-        assert_eq!(put(i, 600_000), Status::Ok);
+        assert_eq!(put(i, 600_000), Status::Ok, "write {i}: {:?}", server.stats());
     }
 }
 
