@@ -218,6 +218,9 @@ const MUTANTS: &[(&str, Finder)] = &[
             "catch_up::tests::a_follower_counts_after_all_that_it_needs_has_landed_whatever_it_held",
         ),
     ),
+    ("FloorsLast", Sim("power-away", 0)),
+    ("AskOnce", Sim("groups", 0)),
+    ("AwaitGone", Sim("cold", 0)),
     (
         "ContentUnderLine",
         Test(

@@ -173,6 +173,13 @@ pub enum Mutant {
     TrustCompletion,
     /// A follower is given the lines of segments that it had let go of before their content (L16).
     LinesFirst,
+    /// A follower that comes back in the same term is told its floors once it is in sync: its disk waits for
+    /// what was reclaimed, and it waits for its disk.
+    FloorsLast,
+    /// Who waits for an answer does not look whether the other end is still there (I20).
+    AskOnce,
+    /// A follower that was let go is waited for as long as one that is kept (I20).
+    AwaitGone,
     /// A follower is given the content of a segment under the line of its older use.
     ContentUnderLine,
     /// A candidate that has a segment in its next use takes entries of the older one (M3).

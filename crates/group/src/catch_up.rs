@@ -50,6 +50,8 @@ pub(crate) fn keep_caught_up<T: Transport>(
     let follower = Arc::new(follower);
     let mut links = peer.address.memories(leader_term.term, 2 + streams)?.into_iter();
     let mut link = || links.next().expect("as many as were asked for");
+    // Once it is let go it is caught up anew, at once: whoever waits for it then waits in vain.
+    let worth = || worth() && (!follower.is_gone() || Mutant::AwaitGone.is_on());
     let mut bulk = Bulk::new(link(), &worth);
     leader_term.hearts.put((link(), follower.clone()));
     leader_term.releases.lock().join(peer.replica);
@@ -63,7 +65,10 @@ pub(crate) fn keep_caught_up<T: Transport>(
         patience: peer.patience,
         rested: now(),
     };
-    let ended = attended.run(peer, links);
+    let ended = match attended.run(peer, links) {
+        Err(PeerError::Vain) if follower.is_gone() => Err(PeerError::LetGo),
+        ended => ended,
+    };
     let left = follower.leave();
     leader_term.releases.lock().leave(peer.replica);
     leader_term.followers.lock().retain(|known| !Arc::ptr_eq(known, &follower));
@@ -151,7 +156,10 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
                 CatchUpStep::AwaitNeeded => floors = self.await_needed()?,
                 CatchUpStep::TellReclaimed => self.tell_reclaimed(self.reclaimed())?,
                 CatchUpStep::Adopt => synced = Some(self.adopt(peer, &floors)?),
-                CatchUpStep::TellFloors => self.tell_floors(&floors)?,
+                CatchUpStep::TellFloors => {
+                    self.note_left(&floors);
+                    self.tell_floors(&floors)?;
+                }
                 CatchUpStep::Count => {
                     self.follower.set_floors(&floors);
                     tell(self.leader_term, || Told::Counts { replica: peer.replica });
@@ -191,15 +199,20 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         self.leader_term.releases.lock().asked(self.follower.replica, |_, _| false).told
     }
 
-    /// Asks the follower to adopt the term with these floors. It may do so and its answer be lost: what it
-    /// holds from then on is noted before it is asked.
+    /// Notes what the follower holds from now on, before it is told, or asked to adopt it: it may do so, and
+    /// the connection be lost.
+    fn note_left(&self, floors: &[u64]) {
+        self.leader_term.left.lock().insert(self.follower.replica, floors.to_vec());
+    }
+
+    /// Asks the follower to adopt the term with these floors.
     fn adopt<T: Transport<Qp = Q>>(
         &mut self,
         peer: &mut Peer<T>,
         floors: &[u64],
     ) -> Result<Answer, PeerError> {
         self.tell_ceiling()?;
-        self.leader_term.left.lock().insert(peer.replica, floors.to_vec());
+        self.note_left(floors);
         let (term, reclaimed) = (self.leader_term.term, self.reclaimed());
         let ask = Ask::Adopt { term, reclaimed, floors: floors.to_vec() };
         let wanted = |answer: &Answer| matches!(answer, Answer::Synced { term: of } if *of == term);
@@ -254,11 +267,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
 
     /// Returns an error if there is no use in going on.
     fn go_on(&self) -> Result<(), PeerError> {
-        if self.is_over() {
-            Err(PeerError::Broken("it was let go while it was being synced".into()))
-        } else {
-            Ok(())
-        }
+        if self.is_over() { Err(PeerError::LetGo) } else { Ok(()) }
     }
 
     /// Waits until the worker of each stream has said from which position on it sends.

@@ -21,6 +21,8 @@ use crate::{MESSAGE_MAX, RING_BYTES};
 const AT_ONCE: usize = 8;
 /// The number of completions taken in one poll.
 const POLL: usize = 64;
+/// The time between two looks at whether the other end is still there.
+const PROBE: Nanos = Nanos::from_millis(50);
 /// The longest READ of how far a leader's streams are, in bytes.
 pub(crate) const LANDING: u32 = 64 << 10;
 
@@ -142,6 +144,8 @@ pub(crate) enum PeerError {
     Refused(Term),
     #[error("it answers what it was not asked")]
     Confused,
+    #[error("it was let go while it was being synced")]
+    LetGo,
     #[error("there is no use in it any more")]
     Vain,
 }
@@ -262,7 +266,8 @@ impl<Q: QueuePair> PeerChannel<Q> {
         self.qp.wait(limit);
     }
 
-    /// Sends a question, and waits for the answer: the next one that comes for which `wanted` is true.
+    /// Sends a question, and waits for the answer: the next one that comes for which `wanted` is true. While
+    /// it waits it looks now and then whether the other end is still there: only what this end posts tells.
     pub fn settle(
         &mut self,
         ask: &Ask,
@@ -271,6 +276,7 @@ impl<Q: QueuePair> PeerChannel<Q> {
         wanted: impl Fn(&Answer) -> bool,
     ) -> Result<Answer, PeerError> {
         self.ask(ask)?;
+        let mut probed = now();
         loop {
             for answer in self.answers()? {
                 match answer {
@@ -286,6 +292,12 @@ impl<Q: QueuePair> PeerChannel<Q> {
             }
             if now() >= until {
                 return Err(PeerError::Late);
+            }
+            if now().since(probed) >= PROBE && !Mutant::AskOnce.is_on() {
+                probed = now();
+                // A peer that is behind is there; a broken connection shows at the next look for answers.
+                let _ = self.mailbox.probe(&mut self.qp);
+                self.qp.ring();
             }
             self.wait(Duration::from_millis(1));
         }

@@ -18,7 +18,9 @@
 //!     of meanwhile, or never had because it was reclaimed before, is missing. The question itself brings
 //!     floors that say so, and is asked when they cover all of that (L6): at no moment does it count with a
 //!     gap. Until then a follower whose memory counts goes on counting for what it held. What is pushed keeps
-//!     that true: where it has an entry that an older term committed, the same bytes are written.
+//!     that true: where it has an entry that an older term committed, the same bytes are written. One that
+//!     holds the start set of this very term counts by name already. It is told the floors before the
+//!     question: it answers when its disk follows, and the disk would wait for what was reclaimed.
 //! (5) *Keep*: releases are asked of it, until it is let go.
 
 use std::collections::BTreeMap;
@@ -67,10 +69,11 @@ pub enum CatchUpStep {
     /// WRITE of how many reclaimed segments it was told: it is in sync by name, and would not take this from
     /// the question.
     TellReclaimed,
+    /// WRITE the floors, for the same reason. Its disk follows from them on once it was asked, and it answers
+    /// when its disk does.
+    TellFloors,
     /// Ask it to adopt the term, with its floors and of how many reclaimed segments it was told.
     Adopt,
-    /// WRITE the floors: it was in sync by name, and would not take them from the question.
-    TellFloors,
     /// It is synced, and counts from now on; its page has the floors.
     Count,
     /// Serve releases until it is let go.
@@ -109,8 +112,8 @@ const STEPS: [(CatchUpStep, &[Has]); 19] = [
     (CatchUpStep::Release, &[Has::Nothing]),
     (CatchUpStep::AwaitNeeded, ALL),
     (CatchUpStep::TellReclaimed, IN_TERM),
-    (CatchUpStep::Adopt, ALL),
     (CatchUpStep::TellFloors, IN_TERM),
+    (CatchUpStep::Adopt, ALL),
     (CatchUpStep::Count, ALL),
     (CatchUpStep::Keep, ALL),
 ];
@@ -147,9 +150,12 @@ impl CatchUp {
     /// What is to be done now.
     pub fn step(&self) -> CatchUpStep {
         let lines_first = self.counts() && (Mutant::LinesFirst.is_on() || Mutant::LookMeanwhile.is_on());
+        let floors_last = self.has() == Has::Term && Mutant::FloorsLast.is_on();
         match STEPS[self.at].0 {
             CatchUpStep::Unknown if lines_first => CatchUpStep::Table,
             CatchUpStep::Table if lines_first => CatchUpStep::Unknown,
+            CatchUpStep::TellFloors if floors_last => CatchUpStep::Adopt,
+            CatchUpStep::Adopt if floors_last => CatchUpStep::TellFloors,
             step => step,
         }
     }

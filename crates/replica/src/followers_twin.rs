@@ -319,6 +319,8 @@ impl World {
                 return attended.tell_floors(attended.machine.left().to_vec());
             }
             CatchUpStep::TellFloors if !attended.told => {
+                // Noted before it is told: the connection may break, and floors never go back.
+                self.left.insert(follower, attended.floors.clone());
                 return attended.tell_floors(attended.floors.clone());
             }
             CatchUpStep::KeepFloors | CatchUpStep::TellFloors if !landed => return,

@@ -158,6 +158,8 @@ pub struct Strength {
     pub cut: Nanos,
     /// Whether replicas crash.
     pub crashes: bool,
+    /// A crashed replica is down for less than this.
+    pub down: Nanos,
     /// Whether leaders are to hand over.
     pub moves: bool,
     /// Whether replicas are added and removed.
@@ -194,8 +196,8 @@ const STALL: u64 = 80_000_000;
 const WRITE_BACKS: u64 = 10;
 /// A server that fails stands still for less than this before.
 const FAIL: u64 = 2_000_000;
-/// A crashed replica is down for less than this.
-const DOWN: u64 = 40_000_000;
+/// A replica that crashed at a step, or with others, is down for less than this.
+pub const DOWN: u64 = 40_000_000;
 /// A replica that is told to end has less time than this: some hand over in time, and some do not.
 const END: u64 = 150_000_000;
 /// An operator does nothing for less than this.
@@ -220,7 +222,10 @@ impl Strength {
             let what = match kinds[chance.below(kinds.len() as u64) as usize] {
                 0 => self.draw_pause(machines, chance),
                 1 => self.draw_cut(machines, chance),
-                2 => What::Crash { server: machines.any_server(chance), time: Nanos(chance.below(DOWN)) },
+                2 => {
+                    let server = machines.any_server(chance);
+                    What::Crash { server, time: Nanos(chance.below(self.down.0)) }
+                }
                 3 => What::Move { to: machines.any_server(chance), rest: Nanos(chance.below(REST)) },
                 4 => {
                     let node = machines.any_server(chance);

@@ -17,6 +17,7 @@ pub mod reduce;
 pub mod replicas;
 pub mod run;
 pub mod scenario;
+pub mod scenarios;
 mod stumbles;
 pub mod timeline;
 pub mod traps;

@@ -12,7 +12,8 @@ use longarm_sim::failover::{Failover, Lost, measure};
 use longarm_sim::plan::Plan;
 use longarm_sim::reduce::{Reduction, describe, reduce};
 use longarm_sim::run::play;
-use longarm_sim::scenario::{SCENARIOS, Scenario};
+use longarm_sim::scenario::Scenario;
+use longarm_sim::scenarios::SCENARIOS;
 use longarm_sim::timeline;
 
 /// The scenario that a timeline shows if none is named.

@@ -11,7 +11,7 @@ use longarm_index::hash::Discipline;
 use longarm_server::Timing;
 
 use crate::drive::DiskPlan;
-use crate::faults::{Fault, Machines, Strength, What};
+use crate::faults::{DOWN, Fault, Machines, Strength, What};
 use crate::ordered::Ordered;
 use crate::replicas::{QUICK, USUAL};
 use crate::scenario::Scenario;
@@ -25,6 +25,11 @@ const SCRUBBED: u64 = 4;
 /// Of the seeds of servers that lose nothing two in so many have persistent memory in place of disks, of
 /// which one is looked over.
 const MEMORY: u64 = 8;
+/// Where replicas are away for long, the longest time for which they are, the least time between faults on
+/// average, and the longest value: clients fill segments meanwhile.
+const AWAY: u64 = 1_000_000_000;
+const AWAY_EVERY: u64 = 300_000_000;
+const AWAY_LONGEST: u64 = 256 << 10;
 /// The longest time for which faults strike. Clients that are done earlier end it.
 pub const SAFETY: Nanos = Nanos::from_millis(3_000);
 /// How long sessions are kept: longer than a run, or a little longer than the timeout of clients.
@@ -159,12 +164,7 @@ impl Plan {
         let pauses = scenario.pauses && !chance.once_in(4);
         let cuts = scenario.cuts && !chance.once_in(4);
         let crashes = scenario.crashes && !chance.once_in(4);
-        let founders = match scenario.group {
-            true if scenario.five => 5,
-            true if scenario.changes => 3 + chance.below(3) as u32,
-            true => 3 + 2 * u32::from(chance.once_in(4)),
-            false => 1,
-        };
+        let founders = draw_founders(scenario, chance);
         let servers = founders + if scenario.changes { SPARES } else { 0 };
         let replicated = scenario.group || scenario.durable;
         let fsync = if replicated { nanos(chance, 3_000_000) } else { Nanos(0) };
@@ -172,6 +172,7 @@ impl Plan {
         let mut load = Load::draw(chance);
         load.expires |= scenario.dates;
         load.evicts = scenario.evicts;
+        load.longest = if scenario.away { AWAY_LONGEST } else { load.longest };
         let mut plan = Plan {
             clients,
             idle: Vec::new(),
@@ -250,6 +251,16 @@ fn draw_clock(scenario: &Scenario, chance: &mut SplitMix64) -> Drift {
     }
 }
 
+/// Draws how many servers are replicas at first.
+fn draw_founders(scenario: &Scenario, chance: &mut SplitMix64) -> u32 {
+    match scenario.group {
+        true if scenario.five => 5,
+        true if scenario.changes => 3 + chance.below(3) as u32,
+        true => 3 + 2 * u32::from(chance.once_in(4)),
+        false => 1,
+    }
+}
+
 /// Draws how much memory a server has: so little that writes wait for collection, or enough.
 fn draw_memory(scenario: &Scenario, chance: &mut SplitMix64) -> u64 {
     let operated = scenario.is_operated();
@@ -258,7 +269,7 @@ fn draw_memory(scenario: &Scenario, chance: &mut SplitMix64) -> u64 {
         // Each term begins segments of its own: with few of them, terms as short as those of leaders that
         // hand over wait for collection.
         true if !operated => TIGHT,
-        _ if scenario.slow && !operated => TIGHT,
+        _ if (scenario.slow || scenario.away) && !operated => TIGHT,
         _ if scenario.changes => 256 << 20,
         _ => 64 << 20,
     }
@@ -292,28 +303,37 @@ fn draw_timing(chance: &mut SplitMix64) -> Timing {
 /// How hard each fault strikes that the scenario has.
 fn draw_strength(scenario: &Scenario, chance: &mut SplitMix64) -> Strength {
     let Scenario { pauses, cuts, crashes, moves, changes, ends, .. } = *scenario;
-    let Scenario { strands, slow, traps, reformats, dates, stalls, rots, .. } = *scenario;
-    let power = scenario.durable && scenario.group && !scenario.rots;
+    let Scenario { strands, slow, away, traps, reformats, dates, stalls, rots, .. } = *scenario;
+    let power = scenario.durable && scenario.group && !scenario.rots && !away;
     let fails = scenario.persistent;
     let faults = [
         pauses, cuts, crashes, moves, changes, ends, strands, slow, traps, reformats, dates, stalls, power,
         rots, fails,
     ];
     let any = faults.contains(&true);
-    let cut_longest = if scenario.group { 400_000_000 } else { 80_000_000 };
+    let cut_longest = match scenario.group {
+        _ if away => AWAY,
+        true => 400_000_000,
+        false => 80_000_000,
+    };
     // A change demands that all replicas are in sync, and five are so less often.
     // A server alone that loses its power is to have written much by then, half of the times.
     let long = scenario.keeps() && chance.once_in(2);
-    let rest = if scenario.five || long { 40_000_000 } else { 5_000_000 };
+    let rest = match scenario.five || long {
+        _ if away => 2 * AWAY_EVERY,
+        true => 40_000_000,
+        false => 5_000_000,
+    };
     let mut time = |is: bool, least: u64, most: u64| match is {
         true => Nanos(least + chance.below(most)),
         false => Nanos(0),
     };
     Strength {
-        every: time(any, 300_000, rest),
+        every: time(any, if away { AWAY_EVERY } else { 300_000 }, rest),
         pause: time(pauses, 100_000, 60_000_000),
         cut: time(cuts, 100_000, cut_longest),
         crashes,
+        down: Nanos(if away { AWAY } else { DOWN }),
         moves,
         changes,
         ends,

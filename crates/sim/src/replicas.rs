@@ -255,8 +255,13 @@ impl Servers {
         let leader = leader.ok_or("healed, and nobody leads (I20)")?;
         let members: Vec<u32> =
             self.disks[usize::from(leader.replica)][group].members().1.into_iter().collect();
-        let behind = |told: &GroupStats| told.sync.as_ref() != Some(&leader.term);
-        match members.iter().map(|&node| told(node)).find(behind) {
+        // The leader counts it: one that came back from its disk may say that it is of the term before it is.
+        let counts = |replica| leader.followers.iter().any(|known| known.replica == replica && known.synced);
+        let is_in = |told: &GroupStats| {
+            let of_term = told.sync.as_ref() == Some(&leader.term);
+            of_term && (told.replica == leader.replica || counts(told.replica))
+        };
+        match members.iter().map(|&node| told(node)).find(|told| !is_in(told)) {
             Some(apart) => Err(format!("healed, and node {} is not in sync (I20): {apart:?}", apart.replica)),
             None => Ok(members),
         }

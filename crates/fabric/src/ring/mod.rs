@@ -129,14 +129,20 @@ impl Mailbox {
             self.backlog_at = 0;
         }
         if self.taken - self.told > self.own_bytes / 2 {
-            // Within a long message even an empty frame must not end it.
-            let flags = if self.is_sending() { MORE } else { 0 };
-            match self.send_frame(qp, &[], 0, flags) {
+            match self.probe(qp) {
                 Ok(()) | Err(PostError::Full) => {}
                 Err(other) => return Err(other),
             }
         }
         Ok(())
+    }
+
+    /// Sends a frame without a body, which is no message. A connection whose other end is gone breaks over
+    /// it, where nothing else tells.
+    pub fn probe(&mut self, qp: &mut impl QueuePair) -> Result<(), PostError> {
+        // Within a long message it must not end it.
+        let flags = if self.is_sending() { MORE } else { 0 };
+        self.send_frame(qp, &[], 0, flags)
     }
 
     /// Whether a long message is still partly unsent.

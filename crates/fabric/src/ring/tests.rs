@@ -104,10 +104,18 @@ proptest! {
                 }
             }
             a.pump(&mut to_b).expect("pump");
+            if rhythm[round % rhythm.len()] == 0 {
+                // It is no message, and ends none.
+                assert!(matches!(a.probe(&mut to_b), Ok(()) | Err(PostError::Full)));
+            }
             for _ in 0..rhythm[(round + 1) % rhythm.len()] + 1 {
                 let Some((imm, len)) = to_b.arrived.pop_front() else { break };
                 let mut beginning = [0; 16];
                 let seen = b.peek(imm, len, &mut beginning);
+                if len as usize == HEADER {
+                    prop_assert!(!b.receive(imm, len).expect("well formed"), "a probe");
+                    continue;
+                }
                 prop_assert!(seen.first().is_none_or(|byte| *byte == got as u8 ^ 0x5A), "{seen:?}");
                 prop_assert_eq!(seen.len(), (len as usize - HEADER).min(16), "all that is there");
                 if b.receive(imm, len).expect("well formed") {

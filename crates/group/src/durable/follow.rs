@@ -112,8 +112,8 @@ impl FollowHandle {
     pub fn start<Q: QueuePair + Send + 'static>(seed: FollowSeed<Q>) -> Result<FollowHandle, StartError> {
         let stop = Arc::<AtomicBool>::default();
         let channel = Channel::new().map_err(|e| StartError::Os("make an event counter", e))?;
-        let scribe =
-            FollowScribe { seed, stop: stop.clone(), channel: channel.clone(), refused: String::new() };
+        let (refused, tell_at) = (String::new(), Nanos(0));
+        let scribe = FollowScribe { seed, stop: stop.clone(), channel: channel.clone(), refused, tell_at };
         let thread = Some(spawn("longarm-scribe", move || scribe.run())?);
         Ok(FollowHandle { stop, channel, thread })
     }
@@ -186,12 +186,14 @@ struct FollowScribe<Q> {
     channel: Channel,
     /// Why the leader's desk last did not let it in.
     refused: String,
+    /// When it says that the disk does not follow, if it does not by then.
+    tell_at: Nanos,
 }
 
 impl<Q: QueuePair> FollowScribe<Q> {
     fn run(mut self) {
         let mut retry = RETRY_MIN;
-        let mut tell_at = now() + TELL;
+        self.tell_at = now() + TELL;
         while !self.is_stopped() {
             let begun = now();
             match self.attend() {
@@ -208,8 +210,8 @@ impl<Q: QueuePair> FollowScribe<Q> {
                 Ok(()) | Err(Trouble::Away) => {}
             }
             let waits = !self.seed.slot.follows(self.seed.term) && !self.seed.slot.has_failed();
-            if waits && now() >= tell_at {
-                tell_at = now() + TELL_AGAIN;
+            if waits && now() >= self.tell_at {
+                self.tell_at = now() + TELL_AGAIN;
                 self.seed.log.say(&format!(
                     "its disk has not followed the leader of term {} so far, and this replica counts only \
                      once it does: {}",
@@ -296,6 +298,10 @@ impl<Q: QueuePair> FollowScribe<Q> {
         let noted = writing.is_noted().then(|| writing.scribe.noted().clone());
         let (term, floors) = (self.seed.term, writing.scribe.floors().to_vec());
         let Writing { scribe, mut desk, .. } = writing;
+        if noted.is_some() {
+            // It followed until now.
+            self.tell_at = now() + TELL;
+        }
         if matches!(trouble, Trouble::Failed(_)) {
             let _ = desk.say(&DiskReply { failed: true, ..DiskReply::default() }.encode());
         } else {

@@ -19,8 +19,9 @@ use crate::workload::{Looks, inspect_all, look_at_all, scan_all};
 
 /// The time within which every client is done once all is healed.
 const LIVENESS: Nanos = Nanos::from_millis(60_000);
-/// The time within which replicas hold the same once no client writes.
-const CONVERGENCE: Nanos = Nanos::from_millis(20_000);
+/// The time within which replicas hold the same once no client writes. It is less than a leader waits for an
+/// answer, so that no leader waits for one that cannot come.
+const CONVERGENCE: Nanos = Nanos::from_millis(3_000);
 /// The same time where an answer comes soon.
 const GLANCE: Nanos = Nanos::from_micros(500);
 /// Two passes over a file take less, where files are looked over all the time; also if the disk of a follower
