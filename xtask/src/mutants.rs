@@ -354,6 +354,7 @@ const MUTANTS: &[(&str, Finder)] = &[
             "durable::tests::what_a_leader_left_half_written_is_no_damage_in_the_next_term",
         ),
     ),
+    ("CopyLanding", Test("longarm-group", "durable::tests::what_is_landing_is_not_in_the_file")),
     (
         "LeaveTorn",
         Test("longarm-disk", "arena_disk::tests::what_was_cut_off_does_not_come_back_with_the_next_write"),

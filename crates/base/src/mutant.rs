@@ -276,6 +276,8 @@ pub enum Mutant {
     KeepCutOff,
     /// What is left of an entry that was cut off stays in the file (D8).
     KeepBroken,
+    /// What has landed of an entry that is on its way goes to the file with its neighbours (D8).
+    CopyLanding,
     /// A copy of a page that was cut off stays in the file (D4).
     LeaveTorn,
     /// Damage below a floor is taken for the end of a stream (D8).

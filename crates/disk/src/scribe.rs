@@ -10,7 +10,9 @@
 //! (3) A note says of bytes only what an earlier sync has made true, so it is part of the next batch. Its
 //!     floors are those of the batch before. Its stable version is that of a [`Mark`] whose positions these
 //!     floors cover.
-//! (4) After the first error nothing is written any more, and nothing more is said to be there.
+//! (4) Only what was named is written, and nothing between. An entry that comes later may be landing there:
+//!     half of one would be taken for damage where not even its position has landed.
+//! (5) After the first error nothing is written any more, and nothing more is said to be there.
 
 use std::collections::VecDeque;
 
@@ -25,9 +27,6 @@ use crate::table::Line;
 
 /// Bytes that are copied and written at once.
 const CHUNK: u64 = 1 << 20;
-/// Ranges of one segment this far apart are written together: the bytes between cost less than another call.
-/// They are rooms of the same segment, and whatever they hold verifies or does not, by itself.
-const GAP: u64 = 4096;
 
 /// A moment of the leader: first the stable point was looked at, then how far each stream was written. So all
 /// entries up to that version stand below these positions.
@@ -138,7 +137,8 @@ impl<M: Medium> Scribe<M> {
         self.disk.set_line(segment, line);
     }
 
-    /// The next entry of a stream stands there.
+    /// The next entry of a stream stands there. Where it has a room of a segment, it is the whole room: so
+    /// neighbours are written together.
     pub fn name_entry(&mut self, stream: usize, offset: u64, len: u64) {
         self.named[stream] += 1;
         let next = Stretch { start: offset, end: offset + len };
@@ -256,10 +256,11 @@ struct Stretch {
 }
 
 impl Stretch {
-    /// Takes another one in that begins within it or near its end; whether it does.
+    /// Takes another one in that begins within it or at its end; whether it does.
     fn take(&mut self, other: Stretch) -> bool {
-        let near = other.start >= self.start && other.start <= self.end + GAP;
-        let joins = near && other.start / SEGMENT_BYTES == (self.end - 1) / SEGMENT_BYTES;
+        let between = if Mutant::CopyLanding.is_on() { 4096 } else { 0 };
+        let adjoins = other.start >= self.start && other.start <= self.end + between;
+        let joins = adjoins && other.start / SEGMENT_BYTES == (self.end - 1) / SEGMENT_BYTES;
         if joins {
             self.end = self.end.max(other.end);
         }
@@ -267,7 +268,7 @@ impl Stretch {
     }
 }
 
-/// Joins those of a sorted list that are near.
+/// Joins those of a sorted list that adjoin.
 fn join(mut all: Vec<Stretch>) -> Vec<Stretch> {
     all.dedup_by(|next, one| one.take(*next));
     all

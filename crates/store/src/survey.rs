@@ -22,7 +22,7 @@ use longarm_base::limits::LINE;
 use longarm_base::{Csn, EntryRef, Term};
 use longarm_memory::{OwnedWords, SumKey, Words};
 
-use crate::object::{Entry, layout, total_len};
+use crate::object::{Entry, covered_len, layout};
 use crate::segment::layout::segment_at;
 use crate::segment::{ArenaGeometry, Line, LineError, extent};
 use crate::written::written;
@@ -176,12 +176,12 @@ impl SegmentUse {
     }
 
     /// Shows the rooms in which an entry of this use ought to be, by what they say of themselves, unverified:
-    /// where each is, the position of its entry, and how many bytes that has.
+    /// where each is, the position of its entry, and how many bytes of that the checksum covers.
     pub fn unverified(&self, memory: &dyn Words, visit: &mut dyn FnMut(u64, u64, u64)) {
         for offset in self.bearing(memory).filter(|offset| memory.load(offset + layout::SUM) != 0) {
             let mut header = [0; LINE as usize];
             memory.copy_out(offset, &mut header);
-            if let Ok(len) = total_len(&header)
+            if let Ok(len) = covered_len(&header)
                 && u64::from(len) <= self.line.rooms().0
             {
                 visit(offset, memory.load(offset + layout::POSITION), u64::from(len));

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::Duration;
 
-use longarm_base::{EntryRef, Mutant, Nanos, Term};
+use longarm_base::{Mutant, Nanos, Term};
 use longarm_disk::{DiskError, Mark, Medium, Scribe, covers};
 use longarm_fabric::{Channel, QueuePair, SetupError};
 use longarm_host::{Thread, now, sleep};
@@ -34,7 +34,7 @@ use crate::OWN_HEADER;
 use crate::checked_arena::CheckedArena;
 use crate::durable::options::Durability;
 use crate::durable::scrub::{Scrub, Scrubbing};
-use crate::durable::settle::{KeptDisk, Unsettled};
+use crate::durable::settle::{KeptDisk, Unsettled, room_bytes};
 use crate::durable::slot::DiskSlot;
 use crate::log::Log;
 use crate::options::StartError;
@@ -481,11 +481,11 @@ impl<Q: QueuePair> Writing<'_, Q> {
         let mut missing = false;
         for stream in 0..self.feed.streams() {
             while let Some(Next { position, offset }) = self.feed.ahead(stream, 0) {
-                let Some(place) = self.landed(stream, position, offset) else {
+                let Some(len) = self.landed(stream, position, offset) else {
                     missing = true;
                     break;
                 };
-                self.scribe.name_entry(stream, place.offset, u64::from(place.len).next_multiple_of(8));
+                self.scribe.name_entry(stream, offset, len);
                 self.feed.take(stream);
             }
         }
@@ -494,8 +494,9 @@ impl<Q: QueuePair> Writing<'_, Q> {
         if missing && now().since(since) >= PATIENCE { Err(Trouble::Away) } else { Ok(()) }
     }
 
-    /// The entry at a position of a stream, if it is here; the line of its segment is named before it.
-    fn landed(&mut self, stream: usize, position: u64, offset: u64) -> Option<EntryRef> {
+    /// The bytes of the entry at a position of a stream, and of what else is in its room, if it is here. The
+    /// line of its segment is named before it.
+    fn landed(&mut self, stream: usize, position: u64, offset: u64) -> Option<u64> {
         let view = self.arena.view();
         let segment = segment_of(offset);
         let known = self.uses.get(segment as usize)?.filter(|known| known.stands(view.memory));
@@ -516,7 +517,7 @@ impl<Q: QueuePair> Writing<'_, Q> {
             return None;
         }
         let (place, entry) = it.entry(view, offset, &mut self.bytes)?;
-        (entry.position == position).then_some(place)
+        (entry.position == position).then_some(room_bytes(&it, place.len))
     }
 
     /// Says what is kept, if that is more than was said.

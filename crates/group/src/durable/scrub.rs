@@ -14,7 +14,7 @@
 use std::cmp::Ordering;
 use std::time::Duration;
 
-use longarm_base::limits::SEGMENT_BYTES;
+use longarm_base::limits::{SEGMENT_BYTES, WORD};
 use longarm_base::{Mutant, Nanos, Term};
 use longarm_disk::layout::PAGE_LINES;
 use longarm_disk::{DiskError, Medium, Scribe};
@@ -247,10 +247,9 @@ impl Segment {
         let first = segment_at(self.number);
         let mut differ = Vec::new();
         self.it.unverified(&arena.memory, &mut |offset, position, len| {
-            let end = offset + len.next_multiple_of(8);
-            let (from, until) = (offset.max(first), end.min(first + SEGMENT_BYTES));
+            let (from, until) = (offset.max(first), (offset + len).min(first + SEGMENT_BYTES));
             if from < until && position < floor && !self.has(arena, from, until, offset) {
-                differ.push((offset, from, until));
+                differ.push((offset, from, until.next_multiple_of(WORD)));
             }
         });
         let mut bytes = Vec::new();
@@ -259,7 +258,8 @@ impl Segment {
     }
 
     /// Whether the file has these bytes of an entry that begins at `entry`, but for the mark that a newer one
-    /// stands elsewhere.
+    /// stands elsewhere. The zeroes behind an entry are not among them: a follower's memory, and so its file,
+    /// may have the entry before it has those.
     fn has(&self, arena: &CheckedArena<Mapped>, from: u64, until: u64, entry: u64) -> bool {
         let at = (from - segment_at(self.number)) as usize;
         let theirs = &self.bytes[at..at + (until - from) as usize];

@@ -18,6 +18,10 @@
 //!     note has behind it. All that its line names counts, so its entries are surely there before its line.
 //! (7) What is left of an entry that was cut off while a leader wrote it would look like damage once its term
 //!     is not the newest any more. It is void in the file.
+//! (8) Of what the new term's leader is writing only whole entries go to the file. What has landed of another
+//!     may not even say which position it has, and would be taken for damage.
+
+use std::ops::Range;
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
 use longarm_base::{Mutant, Nanos, Term};
@@ -154,6 +158,11 @@ impl KeptDisk {
     }
 }
 
+/// The bytes that an entry of so many bytes takes of a file: those of its room, or its own in a run.
+pub(crate) fn room_bytes(it: &SegmentUse, len: u32) -> u64 {
+    if it.line.stride == 0 { u64::from(len).next_multiple_of(8) } else { it.line.rooms().0 }
+}
+
 /// A file that is given a start set.
 struct Settling<'a> {
     kept: &'a mut KeptDisk,
@@ -230,6 +239,9 @@ impl Settling<'_> {
     fn whole(&mut self, it: &SegmentUse) -> Result<(), Unsettled> {
         (it.segment..it.segment + it.line.run).try_for_each(|segment| self.give_up(segment))?;
         self.again |= self.kept.note.as_ref().is_some_and(|note| !note.mixed && it.line.term <= note.term);
+        if it.line.term == self.term && !Mutant::CopyLanding.is_on() {
+            return self.entries(it, 0);
+        }
         let (from, len) = (segment_at(it.segment), u64::from(it.line.run) * SEGMENT_BYTES);
         for at in (from..from + len).step_by(CHUNK as usize) {
             self.copy(at, CHUNK.min(from + len - at))?;
@@ -243,15 +255,23 @@ impl Settling<'_> {
 
     /// Writes what a use has beyond the floors of the file.
     fn beyond(&mut self, it: &SegmentUse) -> Result<(), Unsettled> {
-        let (mut there, mut broken) = (Vec::new(), Vec::new());
-        let from = self.kept.floor(it.line.stream);
+        self.entries(it, self.kept.floor(it.line.stream))
+    }
+
+    /// Writes the entries of a use from a position of its stream on, and nothing of a room that has no whole
+    /// one.
+    fn entries(&mut self, it: &SegmentUse, from: u64) -> Result<(), Unsettled> {
+        let (mut there, mut broken) = (Vec::<Range<u64>>::new(), Vec::new());
         it.marked(self.arena.view(), from, &mut |offset, whole| match whole {
-            Some(len) => there.push((offset, u64::from(len).next_multiple_of(8))),
+            Some(len) => match there.last_mut() {
+                Some(before) if before.end == offset => before.end += room_bytes(it, len),
+                _ => there.push(offset..offset + room_bytes(it, len)),
+            },
             None => broken.push(offset),
         });
-        for (offset, len) in there {
-            for at in (offset..offset + len).step_by(CHUNK as usize) {
-                self.copy(at, CHUNK.min(offset + len - at))?;
+        for part in there {
+            for at in part.clone().step_by(CHUNK as usize) {
+                self.copy(at, CHUNK.min(part.end - at))?;
             }
         }
         self.void(it, &broken)

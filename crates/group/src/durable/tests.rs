@@ -11,7 +11,7 @@ use longarm_engine::{Engine, WorkerContext};
 use longarm_fabric::{Address, Member};
 use longarm_index::hash::SlotKind;
 use longarm_memory::{Mapped, OwnedWords, Words};
-use longarm_store::object::layout::SUM;
+use longarm_store::object::layout::{POSITION, SUM, VERSION};
 use longarm_store::segment::replica_line;
 use longarm_wire::{Request, RequestKind};
 
@@ -514,6 +514,25 @@ fn what_a_leader_left_half_written_is_no_damage_in_the_next_term() {
     let arena = CheckedArena { memory: leader.arena.clone(), sums: sums() };
     kept.settle(&arena, NEXT, vec![0; 2], true, &|| false).expect("settled");
     next_note(kept.disk);
+    let (loaded, _) = load_from(medium, leader.shape, false).expect("nothing is damaged");
+    assert_eq!(keys(&loaded), [b"a"]);
+}
+
+#[test]
+fn what_is_landing_is_not_in_the_file() {
+    let mut leader = Leader::new(true);
+    leader.put(b"a", 100);
+    leader.put(b"b", 100);
+    // Of the second entry not even the position has landed in the memory of a follower that has the first.
+    [VERSION, POSITION].iter().for_each(|word| leader.arena.store(leader.places[1] + word, 0));
+    let medium = SectorMedium::new(leader.medium.bytes());
+    let disk = ArenaDisk::create(medium.clone(), leader.shape, 1).expect("made").boxed();
+    let mut kept = kept(Loaded { disk, note: None, floors: Vec::new() });
+    let arena = CheckedArena { memory: leader.arena.clone(), sums: sums() };
+    kept.settle(&arena, TERM, vec![1, 0], true, &|| false).expect("settled");
+    let mut scribe = Scribe::go_on(kept.disk, TERM, true, vec![1, 0]);
+    scribe.mark(Mark { stable: Csn(1), ceiling: Csn(9), written: vec![1, 0], ..Mark::default() });
+    (0..2).for_each(|_| assert!(scribe.batch(true, |_, _| true).expect("written").is_some()));
     let (loaded, _) = load_from(medium, leader.shape, false).expect("nothing is damaged");
     assert_eq!(keys(&loaded), [b"a"]);
 }

@@ -15,6 +15,7 @@ pub use follower::{Age, age_at, set_superseded};
 pub use image::EntryImage;
 pub use layout::{EntryKind, OperationId};
 pub use owner::{Draft, EntryMeta};
+pub(crate) use reader::covered_len;
 pub use reader::{Entry, EntryError, read, total_len};
 pub use stored::Stored;
 

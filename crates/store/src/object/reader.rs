@@ -122,6 +122,13 @@ pub fn total_len(first_line: &[u8]) -> Result<u32, EntryError> {
     Ok(layout::entry_len(claimed.flags, claimed.key_len, claimed.value_len) as u32)
 }
 
+/// The length of the entry that starts with these bytes without the zeroes at its end, which its checksum
+/// does not cover: unverified, as [`total_len`].
+pub(crate) fn covered_len(first_line: &[u8]) -> Result<u32, EntryError> {
+    let claimed = claimed(first_line)?;
+    Ok((layout::header_len(claimed.flags) + claimed.key_len + claimed.value_len) as u32)
+}
+
 /// Parses the entry in `bytes`, which were copied out of the arena at `offset`. They may be more bytes than
 /// the entry has.
 #[inline]
