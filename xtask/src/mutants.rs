@@ -220,7 +220,6 @@ const MUTANTS: &[(&str, Finder)] = &[
     ),
     ("FloorsLast", Sim("power-away", 0)),
     ("AskOnce", Sim("groups", 0)),
-    ("AwaitGone", Sim("cold", 0)),
     (
         "ContentUnderLine",
         Test(

@@ -178,8 +178,6 @@ pub enum Mutant {
     FloorsLast,
     /// Who waits for an answer does not look whether the other end is still there (I20).
     AskOnce,
-    /// A follower that was let go is waited for as long as one that is kept (I20).
-    AwaitGone,
     /// A follower is given the content of a segment under the line of its older use.
     ContentUnderLine,
     /// A candidate that has a segment in its next use takes entries of the older one (M3).

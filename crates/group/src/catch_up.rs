@@ -51,7 +51,7 @@ pub(crate) fn keep_caught_up<T: Transport>(
     let mut links = peer.address.memories(leader_term.term, 2 + streams)?.into_iter();
     let mut link = || links.next().expect("as many as were asked for");
     // Once it is let go it is caught up anew, at once: whoever waits for it then waits in vain.
-    let worth = || worth() && (!follower.is_gone() || Mutant::AwaitGone.is_on());
+    let worth = || worth() && !follower.is_gone();
     let mut bulk = Bulk::new(link(), &worth);
     leader_term.hearts.put((link(), follower.clone()));
     leader_term.releases.lock().join(peer.replica);
