@@ -430,10 +430,6 @@ impl<T: Transport> Node<T> {
                 self.set_floors(if Mutant::AdoptBare.is_on() { &[] } else { &floors });
                 self.page.memory().store(page::RECLAIMED, reclaimed);
                 observe(|| Seen::Adopted { term });
-                self.tell_of(
-                    Notice::InSync,
-                    &format!("replica {} is in sync in term {term}", self.group().me()),
-                );
             }
             Action::CaughtUp(term) => {
                 self.standby.go_on(term);

@@ -10,6 +10,7 @@ use super::Node;
 use crate::common::Core;
 use crate::durable::follow::{FollowHandle, FollowSeed};
 use crate::durable::scribe::{self, Begun};
+use crate::log::Notice;
 
 impl<T: Transport> Node<T> {
     /// Has the disk ready for a term that this replica leads, if the replica has one.
@@ -95,7 +96,7 @@ impl<T: Transport> Node<T> {
             disk.waits = Some((leader, term));
             return self.hear_disk();
         }
-        self.answer(leader, &Answer::Synced { term });
+        self.answer_synced(leader, term);
     }
 
     /// Tells who waits for it that the disk has the start set.
@@ -103,8 +104,15 @@ impl<T: Transport> Node<T> {
         let Some(disk) = &mut self.disk else { return };
         if let Some((leader, term)) = disk.waits.filter(|(_, term)| disk.slot.follows(*term)) {
             disk.waits = None;
-            self.answer(leader, &Answer::Synced { term });
+            self.answer_synced(leader, term);
         }
+    }
+
+    /// Says so to the leader, which counts this replica from now on, and to whoever reads the log.
+    fn answer_synced(&mut self, leader: ReplicaId, term: Term) {
+        self.answer(leader, &Answer::Synced { term });
+        let me = self.group().me();
+        self.tell_of(Notice::InSync, &format!("replica {me} is in sync in term {term}"));
     }
 
     /// A leader whose disk failed lets another lead, if one can.
