@@ -171,4 +171,12 @@ impl Rules for Leases {
             _ => Ok(()),
         }
     }
+
+    /// A term of the replica's own for which nobody else reported never was.
+    fn reformatted(&mut self, node: u32) {
+        let own = |of: Term| u32::from(of.leader().0) == node;
+        let elsewhere: Vec<Term> =
+            self.reports.iter().filter(|(_, by, _)| *by != node).map(|(.., of)| *of).collect();
+        self.reports.retain(|(_, by, of)| *by != node || !own(*of) || elsewhere.contains(of));
+    }
 }

@@ -221,6 +221,23 @@ fn i1_a_replica_without_its_disk_promises_no_less_than_it_had() {
 }
 
 #[test]
+fn i9_a_report_of_a_candidate_that_lost_its_disk_never_was() {
+    // Candidate 1 reports for a term of its own, and the leader of the term before counts on it later
+    // (power-five, seed 20007).
+    let after = |lost: bool, others: &[u32]| {
+        let (mut log, own) = (Log::serving(), term(2, 1));
+        [1].iter().chain(others).for_each(|&by| _ = log.report(by, own, term(1, 0), &[0]));
+        if lost {
+            log.judge.reformatted(1);
+        }
+        log.leased(0, 4, &[1]).judge.violation().is_none()
+    };
+    assert!(after(true, &[]));
+    assert!(!after(false, &[]), "it has its promise");
+    assert!(!after(true, &[2]), "another knows of it");
+}
+
+#[test]
 fn i1_a_promise_outlives_a_loss_of_memory() {
     Log::serving().on(1, Observation::Started { term: term(1, 0) }).is_sound();
     Log::serving().on(1, Observation::Started { term: Term::ZERO }).breaks("I1");
