@@ -207,6 +207,12 @@ impl Cluster {
         self.groups.iter().filter(move |group| group.on(node).is_some())
     }
 
+    /// Into how many parts nodes divide their memory for the replicas of a group: as many as the node among
+    /// them has replicas that has most. So all replicas of the group are of one size, wherever they are.
+    pub fn memory_parts(&self, group: &Group) -> usize {
+        group.nodes().map(|node| self.groups_on(node).count()).max().unwrap_or(1)
+    }
+
     /// What is wrong with the whole, though each part is right.
     pub fn check(&self) -> Result<(), String> {
         if self.nodes.is_empty() {

@@ -76,6 +76,7 @@ impl GroupOptions {
             hash_key,
             vote_store: Arc::new(WhileItLives::default()),
             durable: None,
+            memory_parts: 1,
         })
     }
 

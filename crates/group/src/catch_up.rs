@@ -133,6 +133,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
     ) -> Result<(), PeerError> {
         let (mut links, mut floors, mut unknown) = (links.collect::<Vec<_>>(), Vec::new(), Vec::new());
         let mut synced = None;
+        self.check_shape()?;
         loop {
             match self.machine.step() {
                 CatchUpStep::KeepFloors => self.keep_floors()?,

@@ -40,6 +40,9 @@ pub struct GroupOptions {
     /// The disk of its arena, if it has one. All replicas of a group have one, with the same durability, or
     /// none has.
     pub durable: Option<Durable>,
+    /// Into how many parts a node divides its memory, of which this replica has one, if the node has no more
+    /// groups than that. It is the same for all replicas of the group, so that these are of one size.
+    pub memory_parts: usize,
 }
 
 impl GroupOptions {

@@ -146,6 +146,16 @@ pub(crate) enum PeerError {
     Confused,
     #[error("it was let go while it was being synced")]
     LetGo,
+    #[error(
+        "its memory is of {its} MiB, the leader's of {ours}, and all replicas of a group need the same: give \
+         all its nodes the same `memory`"
+    )]
+    OtherShape {
+        /// Segments of the follower's arena.
+        its: u32,
+        /// Segments of the leader's arena.
+        ours: u32,
+    },
     #[error("there is no use in it any more")]
     Vain,
 }

@@ -80,9 +80,9 @@ pub struct ServerOptions {
     /// Whether to keep an ordered index, from which scans are answered: in a group by followers. A server of
     /// its own is a group of one replica then (decision 33), without eviction and arena directory.
     pub ordered: bool,
-    /// The groups that the node has replicas of; none for a server of its own. They share `memory` and
-    /// `expected_items` equally. Each has `workers` divided by their number, at least one. Up to
-    /// `max_clients` may be connected to each.
+    /// The groups that the node has replicas of; none for a server of its own. Each has its part of `memory`
+    /// ([`GroupOptions::memory_parts`]). They share `expected_items` equally. Each has `workers` divided by
+    /// their number, at least one. Up to `max_clients` may be connected to each.
     pub groups: Vec<GroupOptions>,
     /// Where a server of its own keeps its data, if it does: it is a group of one replica then, as with
     /// `ordered`, unless it serves from persistent memory.
@@ -180,16 +180,21 @@ impl ServerOptions {
         }
     }
 
-    /// How much of a node's memory each of its `replicas` has: they share it equally.
-    pub fn share(memory: u64, replicas: usize) -> u64 {
-        memory / replicas as u64
+    /// How much of a node's memory a replica has, where it is divided into so many parts.
+    pub fn share(memory: u64, parts: usize) -> u64 {
+        memory / parts as u64
+    }
+
+    /// How much of the memory the replica of a group has.
+    fn share_of(&self, group: &GroupOptions) -> u64 {
+        ServerOptions::share(self.memory, group.memory_parts.max(self.groups.len()))
     }
 
     /// The options of one of the groups by itself: with its part of what the groups share.
     pub(crate) fn of_group(&self, group: &GroupOptions) -> ServerOptions {
         let count = self.groups.len();
         ServerOptions {
-            memory: ServerOptions::share(self.memory, count),
+            memory: self.share_of(group),
             workers: (self.workers / count).max(1),
             expected_items: self.expected_items.div_ceil(count as u64),
             groups: vec![group.clone()],
@@ -307,12 +312,11 @@ impl ServerOptions {
             if self.groups[..at].iter().any(|other| other.id == group.id) {
                 return wrong("groups", format!("group {:016x} is named twice", group.id));
             }
-            let share = self.memory / self.groups.len() as u64;
+            let share = self.share_of(group);
             if share < MEMORY_MIN {
                 let text = format!(
-                    "{} bytes given for {} groups, and each needs {MEMORY_MIN}",
-                    self.memory,
-                    self.groups.len()
+                    "{} bytes given, of which each group gets {share}, and needs {MEMORY_MIN}",
+                    self.memory
                 );
                 return wrong("memory", text);
             }

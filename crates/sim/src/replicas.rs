@@ -432,6 +432,7 @@ impl Servers {
                 accept_damage: false,
                 scrubbing: drive.scrubbing(),
             }),
+            memory_parts: self.groups as usize,
         }
     }
 }

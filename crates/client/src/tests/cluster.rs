@@ -158,6 +158,7 @@ fn node(name: &str, ids: &[u64], ordered: bool) -> (Server, Address) {
         hash_key: id + 2,
         vote_store: std::sync::Arc::<Kept>::default(),
         durable: None,
+        memory_parts: 1,
     };
     let options = ServerOptions {
         addresses: vec![at.clone()],

@@ -63,6 +63,7 @@ fn start_at(
         hash_key: 2,
         vote_store: vote_store.clone(),
         durable: None,
+        memory_parts: 1,
     };
     let options = ServerOptions {
         addresses: vec![addresses[node].clone()],

@@ -82,6 +82,20 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         ArenaGeometry::read(self.memory(), self.leader_term.core.engine.store.sums()).expect(OWN_HEADER)
     }
 
+    /// Checks that the follower's arena has the shape of the leader's: it is given everything at the same
+    /// offsets, the header included.
+    pub(super) fn check_shape(&mut self) -> Result<(), PeerError> {
+        let (ours, until) = (self.geometry(), self.until());
+        let header = self.bulk.read(Place::new(ARENA_REGION, line_at(0), LINE as u32), until)?;
+        let header = header.try_into().expect("a line");
+        let its = ArenaGeometry::from_bytes(header, self.leader_term.core.engine.store.sums())
+            .map_err(|error| PeerError::Broken(format!("its memory is of no use: {error}")))?;
+        if its != ours {
+            return Err(PeerError::OtherShape { its: its.segments, ours: ours.segments });
+        }
+        Ok(())
+    }
+
     /// The leader's line of a segment, between two changes: what a segment holds must not be passed over
     /// because a worker is in the middle of changing its line. A line that says nothing is free.
     fn line(&self, segment: u32) -> Result<Line, PeerError> {

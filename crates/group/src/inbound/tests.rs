@@ -76,6 +76,7 @@ fn inbound_of<Q: QueuePair>(memory: ReplicaMemory, role: PeerRole) -> Inbound<Q>
         hash_key: 2,
         vote_store,
         durable: None,
+        memory_parts: 1,
     };
     Inbound::new(options, TIMES, role, memory, Channel::new().expect("a channel"), Log::silent())
 }

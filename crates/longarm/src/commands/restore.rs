@@ -100,7 +100,7 @@ impl Place {
         let dir = args.data.clone().unwrap_or_else(|| cluster::directory_beside(file, node));
         let votes = cluster::vote_store(&cluster, group, replica, &dir, None)?;
         let whose = Whose::Replica { group: group.id, sum_key: group.sum_key, replica, votes };
-        let share = ServerOptions::share(memory, cluster.groups_on(node).count());
+        let share = ServerOptions::share(memory, cluster.memory_parts(group));
         let server = format!("longarm server --cluster {shown} --node {node} --data {}", dir.display());
         let arena = cluster::arena_directory(&cluster, group, &dir);
         Ok(Place { dir, arena, whose, memory, share, server })

@@ -227,7 +227,7 @@ fn announce(server: &Server, config: &Config, node: Option<&Node>) {
     });
     let shared = match node.map_or(1, Node::replicas) {
         1 => String::new(),
-        count => format!(" for {count} groups in equal parts"),
+        count => format!(" for {count} groups"),
     };
     say(
         config,

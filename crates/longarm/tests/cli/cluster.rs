@@ -97,6 +97,43 @@ pub fn until_each(group: &Group, what: &str, good: impl Fn(&[Value]) -> bool) ->
     }
 }
 
+/// Two groups on four nodes: two nodes have replicas of both, and replicas of a group are of one size.
+#[test]
+fn groups_of_nodes_with_unequal_numbers_of_replicas_outlive_all_their_nodes() {
+    let mut group = group(&["--groups=2", "--node", "4=shm:s4", "--durability", "sync"]);
+    (1..=4).for_each(|node| group.start(node));
+    let whole = |status: &[Value]| status.len() == 2 && status.iter().all(|group| in_sync(group) == 3);
+    until_each(&group, "groups in sync", whole);
+    let both = (1..=4).filter(|node| group.log(*node).contains("with replicas of 2 groups of 2")).count();
+    assert_eq!(both, 2, "{}", group.logs());
+    for i in 0..40 {
+        group.client(&["put", &format!("key {i}"), &format!("value {i}")]);
+    }
+    (1..=4).for_each(|node| _ = group.end(node, Signal::KILL));
+    (1..=4).for_each(|node| group.start(node));
+    until_each(&group, "groups in sync again", whole);
+    for i in 0..40 {
+        assert_eq!(group.client(&["get", &format!("key {i}")]), format!("value {i}"), "{}", group.logs());
+    }
+    (1..=4).for_each(|node| _ = group.end(node, Signal::TERM));
+}
+
+#[test]
+fn a_node_with_other_memory_is_told_so_and_given_nothing() {
+    let mut group = group(&[]);
+    (1..=2).for_each(|node| group.start(node));
+    group.start_with(3, &["--memory", "96MiB"]);
+    let leader = group.until("leader that says so", |_| {
+        group.logs().contains("replica 3 is not in sync: its memory is of")
+    });
+    let said = group.log(leader);
+    assert!(said.contains("give all its nodes the same `memory`"), "{said}");
+    group.client(&["put", "greeting", "hello"]);
+    group.end(3, Signal::TERM);
+    group.start(3);
+    group.until("group in sync", |status| in_sync(status) == 3);
+}
+
 #[test]
 fn three_groups_on_three_nodes_outlive_a_node() {
     let mut group = group(&["--groups=3"]);

@@ -201,6 +201,7 @@ fn on_bad(disk: &Bad, durability: Durability) -> (Server, Raw) {
             accept_damage: false,
             scrubbing: Scrubbing::NONE,
         }),
+        memory_parts: 1,
     };
     let (server, _) = start(|options| (options.addresses, options.groups) = (vec![address], vec![group]));
     let mut raw = None;

@@ -20,7 +20,7 @@ pub struct Args {
     pub expected_items: u64,
 
     /// Of a cluster (--cluster): which of its nodes this is. It listens where the cluster's file says, and
-    /// has the replicas that are its own there; they share memory and workers equally
+    /// has the replicas that are its own there; they share its memory and workers
     #[arg(long, value_name = "N")]
     pub node: Option<u32>,
 

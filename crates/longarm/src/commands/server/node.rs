@@ -115,6 +115,7 @@ impl Node {
             hash_key: group.hash_key,
             vote_store,
             durable,
+            memory_parts: self.cluster.memory_parts(group),
         })
     }
 
