@@ -118,6 +118,13 @@ impl Drive {
         !rots.is_empty()
     }
 
+    /// Whether the file is between two start sets, and can give neither: it counts as lost, if the power is.
+    pub fn is_mixed(&self) -> bool {
+        let sectors = self.state.lock().sectors.clone();
+        let found = sectors.and_then(|sectors| ArenaDisk::look(sectors).ok());
+        found.and_then(|(_, found, _)| found.note).is_some_and(|note| note.mixed)
+    }
+
     /// An empty disk is in its place. No server runs from it.
     pub fn reformat(&self) {
         let state = &mut *self.state.lock();

@@ -363,6 +363,11 @@ impl Servers {
         self.ends[node as usize].get() == End::Done
     }
 
+    /// Whether another node's file is between two start sets.
+    pub fn has_mixture(&self, but: u32) -> bool {
+        (0..).zip(&self.drives).any(|(node, drive)| node != but && drive.is_mixed())
+    }
+
     /// Replaces a node's disks with empty ones: what it promised is gone, and what it kept.
     pub fn reformat(&self, node: u32) {
         self.disks[node as usize].iter().for_each(|disk| disk.reformat());
