@@ -253,7 +253,7 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("RecheckUnmarked", Sim("group-scans-narrow", 250)),
     ("TogetherUnchecked", Sim("group-scans-narrow", 200)),
     ("SnapshotForgets", Sim("group-scans-narrow", 0)),
-    ("SnapshotUnchecked", Sim("group-scans-narrow", 50)),
+    ("SnapshotUnchecked", Sim("group-scans-narrow", 2_100)),
     (
         "TreeSkipGap",
         Test("longarm-ordered", "tests::an_entry_that_was_reclaimed_before_it_was_taken_is_a_gap"),
