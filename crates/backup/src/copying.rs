@@ -234,9 +234,10 @@ impl<S: Source> Copying<S> {
 
     /// The lines of all segments behind the table.
     fn table(source: &mut S, sums: &SumKey) -> Result<Vec<(u32, Line)>, CopyError<S::Error>> {
-        let mut head = Head { line: [0; LINE as usize], arena: source.bytes() };
-        source.read(0, &mut head.line)?;
-        let geometry = ArenaGeometry::read(&head, sums).map_err(|e| CopyError::Corrupt(e.to_string()))?;
+        let mut header = [0; LINE as usize];
+        source.read(line_at(0), &mut header)?;
+        let geometry = ArenaGeometry::from_bytes(&header, source.bytes(), sums)
+            .map_err(|error| CopyError::Corrupt(error.to_string()))?;
         let mut bytes = vec![0; (u64::from(geometry.segments) * LINE) as usize];
         for (at, piece) in (0..).step_by(TABLE_PIECE as usize).zip(bytes.chunks_mut(TABLE_PIECE as usize)) {
             source.read(at, piece)?;
@@ -356,28 +357,6 @@ impl<S: Source> Copying<S> {
         let mut bytes = vec![0; line.stride as usize];
         self.source.read(offset, &mut bytes)?;
         Ok(CopiedWords { at: offset, bytes })
-    }
-}
-
-/// The first line of an arena, which names its shape.
-struct Head {
-    line: [u8; LINE as usize],
-    arena: u64,
-}
-
-impl Words for Head {
-    fn bytes(&self) -> u64 {
-        self.arena
-    }
-
-    fn load(&self, at: u64) -> u64 {
-        let mut word = [0; 8];
-        self.copy_out(at, &mut word);
-        u64::from_le_bytes(word)
-    }
-
-    fn copy_out(&self, at: u64, into: &mut [u8]) {
-        into.copy_from_slice(&self.line[at as usize..at as usize + into.len()]);
     }
 }
 

@@ -151,9 +151,9 @@ pub(crate) enum PeerError {
          all its nodes the same `memory`"
     )]
     OtherShape {
-        /// Segments of the follower's arena.
+        /// Segments of the follower's arena behind its table.
         its: u32,
-        /// Segments of the leader's arena.
+        /// Segments of the leader's arena behind its table.
         ours: u32,
     },
     #[error("there is no use in it any more")]

@@ -88,10 +88,14 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         let (ours, until) = (self.geometry(), self.until());
         let header = self.bulk.read(Place::new(ARENA_REGION, line_at(0), LINE as u32), until)?;
         let header = header.try_into().expect("a line");
-        let its = ArenaGeometry::from_bytes(header, self.leader_term.core.engine.store.sums())
+        // The follower answers for the length of what it lends; a longer arena than ours is refused below.
+        let sums = self.leader_term.core.engine.store.sums();
+        let its = ArenaGeometry::from_bytes(header, u64::MAX, sums)
             .map_err(|error| PeerError::Broken(format!("its memory is of no use: {error}")))?;
         if its != ours {
-            return Err(PeerError::OtherShape { its: its.segments, ours: ours.segments });
+            // Without the table, which comes on top of what users set.
+            let memory = |of: ArenaGeometry| of.segments - of.table;
+            return Err(PeerError::OtherShape { its: memory(its), ours: memory(ours) });
         }
         Ok(())
     }

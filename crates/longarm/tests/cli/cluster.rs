@@ -124,7 +124,7 @@ fn a_node_with_other_memory_is_told_so_and_given_nothing() {
     (1..=2).for_each(|node| group.start(node));
     group.start_with(3, &["--memory", "96MiB"]);
     let leader = group.until("leader that says so", |_| {
-        group.logs().contains("replica 3 is not in sync: its memory is of")
+        group.logs().contains("replica 3 is not in sync: its memory is of 96 MiB, the leader's of 64")
     });
     let said = group.log(leader);
     assert!(said.contains("give all its nodes the same `memory`"), "{said}");

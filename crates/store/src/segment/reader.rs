@@ -41,35 +41,29 @@ impl ArenaGeometry {
         if memory.bytes() < SEGMENT_BYTES {
             return Err(LineError::Arena("the region is smaller than a segment"));
         }
-        let geometry = ArenaGeometry::of(&read_words(memory, 0), sums)?;
-        if u64::from(geometry.segments) * SEGMENT_BYTES > memory.bytes() {
-            return Err(LineError::Arena("the region is shorter than the arena"));
-        }
-        Ok(geometry)
+        ArenaGeometry::from_bytes(&line_bytes(memory, 0), memory.bytes(), sums)
     }
 
-    /// The shape that these bytes name, if they are line 0 of an arena.
-    pub fn from_bytes(bytes: &[u8; LINE as usize], sums: &SumKey) -> Result<ArenaGeometry, LineError> {
-        ArenaGeometry::of(&words_of(bytes), sums)
-    }
-
-    fn of(words: &[u64; 8], sums: &SumKey) -> Result<ArenaGeometry, LineError> {
+    /// The shape that these bytes name, if they are line 0 of an arena in a region of so many bytes.
+    pub fn from_bytes(
+        bytes: &[u8; LINE as usize],
+        region: u64,
+        sums: &SumKey,
+    ) -> Result<ArenaGeometry, LineError> {
+        let words = words_of(bytes);
         if words[1] != layout::MAGIC {
             return Err(LineError::Arena("wrong magic number"));
         }
         if words[2] != layout::VERSION || words[5] != SEGMENT_BYTES {
             return Err(LineError::Arena("another layout version or segment size"));
         }
-        if words[0] != line_sum(sums, 0, words) {
+        if words[0] != line_sum(sums, 0, &words) {
             return Err(LineError::Arena("the checksum of the header does not hold"));
         }
         let (segments, table) = (words[3], words[4]);
-        if segments > SEGMENTS_MAX
-            || table == 0
-            || table >= segments
-            || table != layout::table_segments(segments)
-        {
-            return Err(LineError::Arena("it names a shape that no arena has"));
+        let whole = segments <= SEGMENTS_MAX && segments * SEGMENT_BYTES <= region;
+        if !whole || table == 0 || table >= segments || table != layout::table_segments(segments) {
+            return Err(LineError::Arena("the region is shorter than the arena"));
         }
         Ok(ArenaGeometry { segments: segments as u32, table: table as u32 })
     }
